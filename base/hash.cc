@@ -1,0 +1,14 @@
+#include "base/hash.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace starling {
+
+uint64_t HashBytes(std::string_view bytes, uint64_t seed) {
+  return XXH64(bytes.data(), bytes.size(), seed);
+}
+
+uint64_t HashInt64(int64_t value, uint64_t seed) { return XXH64(&value, sizeof(value), seed); }
+
+}  // namespace starling

@@ -1,0 +1,43 @@
+// Counters, gauges and histograms, exported to Prometheus. A metric is made
+// once and lives as long as the process; updates are lock-free.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace starling {
+
+using MetricLabels = std::map<std::string, std::string>;
+
+class Counter {
+ public:
+  virtual ~Counter() = default;
+  virtual void Add(double n) = 0;
+  virtual double Value() const = 0;
+};
+class Gauge {
+ public:
+  virtual ~Gauge() = default;
+  virtual void Set(double v) = 0;
+  virtual double Value() const = 0;
+};
+class Histogram {
+ public:
+  virtual ~Histogram() = default;
+  virtual void Observe(double v) = 0;
+};
+
+// The same name and labels give the same metric.
+Counter& GetCounter(const std::string& name, const std::string& help, const MetricLabels& labels = {});
+Gauge& GetGauge(const std::string& name, const std::string& help, const MetricLabels& labels = {});
+Histogram& GetHistogram(const std::string& name, const std::string& help,
+                        const std::vector<double>& bounds, const MetricLabels& labels = {});
+
+// All metrics in Prometheus' text format, for a /metrics page.
+std::string MetricsText();
+
+}  // namespace starling

@@ -1,0 +1,54 @@
+# starling_library(NAME SRCS … [PROTOS …] [DEPS …])
+#   One library a folder. Includes are written from the repository's root.
+function(starling_library name)
+  cmake_parse_arguments(arg "" "" "SRCS;PROTOS;DEPS" ${ARGN})
+  set(generated)
+  foreach(proto ${arg_PROTOS})
+    get_filename_component(stem ${proto} NAME_WE)
+    set(out ${CMAKE_BINARY_DIR}/gen/${name}/${stem}.pb)
+    add_custom_command(
+      OUTPUT ${out}.cc ${out}.h
+      COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/gen
+      COMMAND ${Protobuf_PROTOC_EXECUTABLE} -I${CMAKE_SOURCE_DIR} -I/usr/include
+              --cpp_out=${CMAKE_BINARY_DIR}/gen ${CMAKE_CURRENT_SOURCE_DIR}/${proto}
+      DEPENDS ${proto})
+    list(APPEND generated ${out}.cc ${out}.h)
+  endforeach()
+  add_library(${name} STATIC ${arg_SRCS} ${generated})
+  target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR})
+  target_include_directories(${name} SYSTEM PUBLIC ${CMAKE_BINARY_DIR}/gen)
+  set_source_files_properties(${generated} PROPERTIES COMPILE_OPTIONS "-w")
+  target_link_libraries(${name} PUBLIC ${arg_DEPS} Threads::Threads)
+endfunction()
+
+# starling_kernel(LIB FILE…)
+#   Compiles each FILE twice into LIB: for any x86-64, and for AVX2 + FMA (with
+#   STARLING_ISA naming the namespace: `base` or `avx2`). A dispatcher in LIB
+#   chooses once at start-up. Kernel files keep to plain loops and Eigen, so
+#   that no inline function of the AVX2 object can stand in for a base one.
+function(starling_kernel lib)
+  foreach(file ${ARGN})
+    get_filename_component(stem ${file} NAME_WE)
+    foreach(isa base avx2)
+      add_library(${lib}_${stem}_${isa} OBJECT ${file})
+      target_include_directories(${lib}_${stem}_${isa} PRIVATE ${CMAKE_SOURCE_DIR})
+      target_link_libraries(${lib}_${stem}_${isa} PRIVATE Eigen3::Eigen)
+      target_compile_definitions(${lib}_${stem}_${isa} PRIVATE STARLING_ISA=${isa})
+      target_sources(${lib} PRIVATE $<TARGET_OBJECTS:${lib}_${stem}_${isa}>)
+    endforeach()
+    target_compile_options(${lib}_${stem}_avx2 PRIVATE -mavx2 -mfma -mbmi2)
+    target_compile_definitions(${lib}_${stem}_avx2 PRIVATE Eigen=EigenAvx2)
+  endforeach()
+endfunction()
+
+# starling_test(NAME SRCS … [DEPS …] [LABELS …])
+#   One GoogleTest program; each of its tests is one ctest test. Labels: `fast`
+#   runs under ASan too, `concurrent` under TSan too, `slow` in release only.
+function(starling_test name)
+  cmake_parse_arguments(arg "" "" "SRCS;DEPS;LABELS" ${ARGN})
+  add_executable(${name} ${arg_SRCS})
+  target_link_libraries(${name} PRIVATE ${arg_DEPS} GTest::gmock GTest::gtest_main)
+  include(GoogleTest)
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+                       PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 300)
+endfunction()

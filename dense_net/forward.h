@@ -1,0 +1,89 @@
+// Network: a model's graph, ready to run. The one scorer: training, `predict`
+// and serving all come through here, so the same row gets the same score.
+//
+// Rows are taken in tiles of a fixed size, and gradients are summed in a fixed
+// number of lanes (tile t belongs to lane t % lanes): tiles and lanes are
+// functions of options and data, never of threads or time, so results do not
+// depend on the pool. A row's score does not depend on the rows around it,
+// except through ops that couple a batch while training (batch norm).
+//
+// A const object; all that changes in a step lives in a Workspace. Any number
+// of threads may run at once, each with a workspace of its own.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/thread_pool.h"
+#include "dense_net/model.pb.h"
+#include "sample_io/batch.h"
+
+namespace starling {
+
+struct NetworkOptions {
+  int tile = 256;
+  int lanes = 4;
+};
+
+// One dense parameter tensor, (rows, cols), at `offset` in the flat vector.
+struct ParamSpec {
+  std::string name;
+  int rows = 0, cols = 0;
+  int64_t offset = 0;
+  bool statistic = false;  // Batch norm's running values: their "gradient" is an addition.
+  bool decay = true;       // Whether L2 applies: weights yes, biases and norms no.
+  int64_t size() const { return static_cast<int64_t>(rows) * cols; }
+};
+
+// Which segments of a row a model reads.
+struct SegmentNeeds {
+  bool linear = false;     // One first-order weight.
+  bool embedding = false;  // `dim` floats.
+};
+SegmentNeeds NeedsOf(const ModelOptions& model);
+
+class Workspace {
+ public:
+  virtual ~Workspace() = default;
+};
+
+class Network {
+ public:
+  // InvalidArgument if the spec does not describe a model: no model chosen,
+  // embeddings of different dims where the model multiplies them, no feature.
+  static absl::StatusOr<std::unique_ptr<Network>> Create(const GraphSpec& spec, const NetworkOptions& options);
+  virtual ~Network() = default;
+
+  virtual const GraphSpec& spec() const = 0;
+  virtual const std::vector<ParamSpec>& params() const = 0;
+  virtual int64_t param_floats() const = 0;
+  virtual void InitParams(std::span<float> params) const = 0;  // By spec.seed alone.
+  // Multiply-adds counted as two: GEMM only, for one row, forward and forward + backward.
+  virtual double gemm_flops_forward() const = 0;
+  virtual double gemm_flops_train() const = 0;
+
+  virtual std::unique_ptr<Workspace> NewWorkspace() const = 0;
+
+  // Probabilities of the batch's rows into `scores` (rows). rows[t] holds the
+  // pulled weights of table t, (U, table_width[t]).
+  virtual absl::Status Score(const Batch& batch, std::span<const std::span<const float>> rows,
+                             std::span<const float> params, ThreadPool* pool, Workspace* workspace,
+                             std::span<float> scores) const = 0;
+
+  // Forward and backward of the mean log loss. Fills `scores`, row_grads[t]
+  // (U, table_width[t]) and param_grads (param_floats), and returns the loss.
+  // `step_seed` drives dropout. Aborted (exit 4), naming the first op that is
+  // not finite, if the loss is NaN or infinite; gradients are then unspecified.
+  virtual absl::StatusOr<double> Train(const Batch& batch, std::span<const std::span<const float>> rows,
+                                       std::span<const float> params, uint64_t step_seed,
+                                       ThreadPool* pool, Workspace* workspace, std::span<float> scores,
+                                       std::span<const std::span<float>> row_grads,
+                                       std::span<float> param_grads) const = 0;
+};
+
+}  // namespace starling

@@ -1,0 +1,63 @@
+// RowFile: the one checksummed file format for rows, used by checkpoint,
+// bundle, delta and bucket move. docs/formats.md describes it byte by byte.
+//
+//   header   magic, version, RowFileHeader proto, CRC32C
+//   blocks   up to 1 MiB of rows each, ordered by (bucket, id) across the file: size, rows, CRC32C
+//   extra    named blobs (admission state), CRC32C each
+//   footer   rows, blocks, CRC32C, magic
+//
+// A reader checks every checksum it passes, and that the file ends with its
+// footer: a truncated or altered file is DataLoss naming path and offset.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "embedding_store/row_layout.h"
+
+namespace starling {
+
+struct RowRecord {
+  uint64_t id = 0;
+  RowMeta meta;
+  bool tombstone = false;          // Deltas: the id is gone. No floats follow.
+  std::span<const float> floats;   // header.width weights, then header.state_size of state.
+};
+
+struct RowFileHeader {
+  TableSpec spec;       // What the rows belong to.
+  int width = 0;
+  int state_size = 0;   // 0 in bundles: weights only.
+};
+
+class RowFileWriter {
+ public:
+  static absl::StatusOr<std::unique_ptr<RowFileWriter>> Create(const std::string& path,
+                                                               const RowFileHeader& header);
+  virtual ~RowFileWriter() = default;
+  // REQUIRES: ids ascend by (bucket, id).
+  virtual absl::Status Append(const RowRecord& row) = 0;
+  virtual absl::Status AddExtra(const std::string& name, std::string_view bytes) = 0;
+  virtual absl::Status Finish() = 0;  // Durable if ok.
+};
+
+class RowFileReader {
+ public:
+  static absl::StatusOr<std::unique_ptr<RowFileReader>> Open(const std::string& path);
+  virtual ~RowFileReader() = default;
+  virtual const RowFileHeader& header() const = 0;
+  virtual int64_t rows() const = 0;  // By the footer.
+  // Every row in order, then the extras into `extras` (may be null). The
+  // floats given to `fn` are valid during the call only.
+  virtual absl::Status ReadAll(const std::function<absl::Status(const RowRecord&)>& fn,
+                               std::map<std::string, std::string>* extras) = 0;
+};
+
+}  // namespace starling

@@ -1,0 +1,64 @@
+// Batch: one step's samples, compiled. It is the only form in which samples
+// reach tables and network, in training, `predict` and serving alike.
+//
+// Axes. The leading axis of everything is request, row or position. A row is
+// one impression with its label; rows of one request share its user, whose
+// features then stand once; a position is one element of a sequence. In a flat
+// log every row is its own request and `request_of_row` is empty.
+//
+// Ids are unique per physical table, across its slots, ordered by (bucket, id).
+// So a pull or push touches each row once and walks the store in its own order.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/batch_name.h"
+
+namespace starling {
+
+enum class Axis : uint8_t { kRequest, kRow, kPosition };
+
+// The occurrences of one id feature.
+struct Slot {
+  Axis axis = Axis::kRow;
+  // CSR over the axis, size + 1: entry i owns index[offsets[i] .. offsets[i + 1]).
+  std::vector<uint32_t> offsets;
+  std::vector<uint32_t> index;  // Into TableIds::ids.
+  std::vector<float> weights;   // One a value; empty: all 1.
+};
+
+// One occurrence, as seen from its id: entry `entry` of slot `slot`.
+struct Occurrence {
+  uint32_t slot;   // Index into TableIds::slots.
+  uint32_t entry;  // On the slot's axis.
+  float weight;    // Its share in the pooled sum: weight / count for mean, etc.
+};
+
+struct TableIds {
+  std::vector<uint64_t> ids;          // (U)
+  std::vector<uint32_t> counts;       // (U) occurrences in rows (impressions)
+  std::vector<int64_t> event_times;   // (U) latest event that holds the id, seconds; 0: unknown
+  std::vector<Slot> slots;            // In the order of the features of this table.
+  // The same occurrences turned around: id u owns [offsets[u], offsets[u + 1]),
+  // in the order (slot, entry). The backward pass sums in this order, so the
+  // result does not depend on threads.
+  std::vector<uint32_t> occurrence_offsets;  // (U + 1)
+  std::vector<Occurrence> occurrences;
+};
+
+struct Batch {
+  BatchName name;
+  uint32_t rows = 0;
+  uint32_t requests = 0;
+  std::vector<uint32_t> request_of_row;  // (rows), ascending; empty: row i is request i
+  std::vector<float> labels;             // (rows); empty when there are none (serving)
+  std::vector<float> dense;              // (rows, F) raw features, normalised
+  std::vector<uint64_t> groups;          // (rows) hash of the GAUC group; empty without one
+  std::vector<int64_t> event_times;      // (rows) seconds; empty without an event time
+  std::vector<TableIds> tables;          // By physical table.
+  // Event time that the model has seen, at least: the largest of the batch.
+  int64_t event_time_max = 0;
+};
+
+}  // namespace starling

@@ -1,0 +1,48 @@
+// ColumnBatch: named columns of values in memory, whatever they came from. The
+// Parquet reader fills one from Arrow, the serving node from a request; the
+// FeatureCompiler reads nothing else, which is why both give the same features.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace starling {
+
+enum class ColumnType : uint8_t { kInt64, kDouble, kString };
+
+// One column of `rows` values, or lists of values. Narrower integers, booleans,
+// dates and timestamps (as seconds for event time) are widened to int64, float
+// to double, when the column is made.
+struct Column {
+  std::string name;
+  ColumnType type = ColumnType::kInt64;
+  bool is_list = false;
+  int64_t rows = 0;
+  // Row i is null if !valid.empty() && !valid[i].
+  std::vector<uint8_t> valid;
+  // Lists: row i owns values [list_offsets[i], list_offsets[i + 1]). A null
+  // element of a list is dropped when the column is made.
+  std::vector<int32_t> list_offsets;
+  // Exactly one of these, by type. A null row's value is unspecified.
+  std::vector<int64_t> ints;
+  std::vector<double> doubles;
+  std::vector<std::string_view> strings;
+  std::shared_ptr<const void> owner;  // Keeps the bytes behind `strings` alive.
+
+  bool IsNull(int64_t row) const { return !valid.empty() && !valid[row]; }
+};
+
+struct ColumnBatch {
+  int64_t rows = 0;
+  std::vector<Column> columns;
+
+  // Null if there is none of that name.
+  const Column* Find(std::string_view name) const;
+};
+
+}  // namespace starling

@@ -1,0 +1,53 @@
+// SampleSource: a set of Parquet files as a fixed list of splits, and each
+// split as columns.
+//
+// A split is one row group of one file; its ordinal in the list depends on the
+// sorted file list alone. Batches are cut inside a split, so their contents
+// and names do not depend on who reads them, or when.
+//
+// A const object after Open: any number of threads may read splits at once.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "sample_io/columns.h"
+
+namespace starling {
+
+struct Split {
+  std::string file;
+  int row_group = 0;
+  int64_t rows = 0;
+};
+
+struct ColumnSchema {
+  std::string name;
+  std::string type;  // As Arrow prints it: "int64", "list<item: string>".
+};
+
+class SampleSource {
+ public:
+  // `patterns` are files, directories (searched for *.parquet, Hive partitions
+  // included) and globs. FailedPrecondition (exit 3), naming file or pattern,
+  // if there is no file, no row, or a file that is not whole Parquet, or if
+  // the files' schemas differ.
+  static absl::StatusOr<std::unique_ptr<SampleSource>> Open(const std::vector<std::string>& patterns);
+  virtual ~SampleSource() = default;
+
+  virtual const std::vector<Split>& splits() const = 0;
+  virtual const std::vector<ColumnSchema>& schema() const = 0;  // Hive keys included, last.
+  virtual int64_t rows() const = 0;
+  // A hash of the list of splits (file names without directory, row groups,
+  // row counts): a position is valid only for the list it was taken from.
+  virtual uint64_t fingerprint() const = 0;
+
+  // Reads `columns` of one split. Errors name file, row group and column.
+  virtual absl::StatusOr<ColumnBatch> Read(int split, const std::vector<std::string>& columns) const = 0;
+};
+
+}  // namespace starling

@@ -1,0 +1,45 @@
+// The serving node: KServe v2 (Open Inference Protocol) over HTTP.
+//
+//   GET  /v2/health/live, /v2/health/ready
+//   GET  /v2, /v2/models/NAME, /v2/models/NAME/ready   (also /versions/V)
+//   POST /v2/models/NAME/infer
+//   GET  /metrics, /healthz, /readyz
+//
+// An input tensor is a feature's column: INT64 (or narrower), FP64/FP32 or
+// BYTES, shape [n] or [n, 1]; a null in `data` is a missing value; a row of a
+// list feature is a JSON array. A column left out is missing in every row. The
+// output is `probability`, FP32, [n].
+//
+// A publication root is watched: a new version is loaded aside, tried on, and
+// swapped in between requests. No request fails for it; a version that cannot
+// be loaded is reported and skipped, and the old one goes on answering.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace starling {
+
+struct ServeOptions {
+  std::string bundle;                 // A bundle, or a publication root to watch.
+  std::string address = "127.0.0.1";  // Loopback unless a token is set.
+  int port = 8080;                    // 0 picks a free one.
+  int threads = 4;
+  std::string token;                  // If set, requests need `Authorization: Bearer <token>`.
+  int64_t request_bytes_max = 64 << 20;
+  int rows_max = 65536;               // Rows in one request.
+  double watch_s = 1;                 // Between looks for a new version.
+};
+
+class HttpServer {
+ public:
+  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const ServeOptions& options);
+  virtual ~HttpServer() = default;  // Stops; requests under way are answered first.
+  virtual int port() const = 0;
+  virtual uint64_t version() const = 0;  // Being served.
+};
+
+}  // namespace starling
