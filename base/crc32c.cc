@@ -38,7 +38,7 @@ __attribute__((target("sse4.2"))) uint32_t Sse42(const char* p, size_t n, uint32
 
 }  // namespace
 
-uint32_t Crc32c(std::string_view bytes, uint32_t crc) {
+uint32_t Crc32c(absl::string_view bytes, uint32_t crc) {
   static const bool kSse42 = __builtin_cpu_supports("sse4.2");
   return ~(kSse42 ? Sse42 : Portable)(bytes.data(), bytes.size(), ~crc);
 }

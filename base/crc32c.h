@@ -2,11 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
+
+#include "absl/strings/string_view.h"
 
 namespace starling {
 
 // The checksum of `bytes` appended to data whose checksum is `crc`.
-uint32_t Crc32c(std::string_view bytes, uint32_t crc = 0);
+uint32_t Crc32c(absl::string_view bytes, uint32_t crc = 0);
 
 }  // namespace starling

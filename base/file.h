@@ -8,18 +8,18 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 namespace starling {
 
 class WritableFile {
  public:
   virtual ~WritableFile() = default;
-  virtual absl::Status Append(std::string_view bytes) = 0;
+  virtual absl::Status Append(absl::string_view bytes) = 0;
   // Flushes, fsyncs and closes. The data is durable only if this returns ok.
   // A file destroyed without Close is left as it is: not durable.
   virtual absl::Status Close() = 0;
@@ -29,23 +29,27 @@ class WritableFile {
 // Creates or truncates. Writes are buffered.
 absl::StatusOr<std::unique_ptr<WritableFile>> CreateFile(const std::string& path);
 absl::StatusOr<std::string> ReadFile(const std::string& path);
+// The same for a large file: calls fn for each piece of up to 1 MiB, in order.
+absl::Status ReadFileInPieces(const std::string& path,
+                              const std::function<void(absl::string_view)>& fn);
 
 // Readers see the old content or the new, never a mixture: temporary name,
 // fsync, rename, fsync of the directory.
-absl::Status WriteFileAtomically(const std::string& path, std::string_view bytes);
+absl::Status WriteFileAtomically(const std::string& path, absl::string_view bytes);
 
 absl::Status MakeDirs(const std::string& path);
-absl::Status RenamePath(const std::string& from, const std::string& to);  // Also fsyncs to's directory.
+absl::Status RenamePath(const std::string& from,
+                        const std::string& to);  // Also fsyncs to's directory.
 absl::Status RemoveAll(const std::string& path);
 absl::StatusOr<std::vector<std::string>> ListDir(const std::string& path);  // Names, sorted.
 bool PathExists(const std::string& path);
-std::string JoinPath(std::string_view a, std::string_view b);
+std::string JoinPath(absl::string_view a, absl::string_view b);
 
 // Called before each write-side operation with its name ("create", "append",
 // "sync", "rename", "mkdir", "remove") and path; a non-ok Status is returned
 // in its place. Null restores the real thing. For tests; not thread-safe
 // against operations under way.
-using FileFault = std::function<absl::Status(std::string_view op, std::string_view path)>;
+using FileFault = std::function<absl::Status(absl::string_view op, absl::string_view path)>;
 void SetFileFault(FileFault fault);
 
 }  // namespace starling

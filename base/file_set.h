@@ -9,11 +9,11 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "google/protobuf/message.h"
 
 namespace starling {
@@ -26,12 +26,12 @@ struct FileSetEntry {
 
 // Writes `bytes` durably to dir/name and returns its entry for the manifest.
 absl::StatusOr<FileSetEntry> WriteSetFile(const std::string& dir, const std::string& name,
-                                          std::string_view bytes);
+                                          absl::string_view bytes);
 // The entry of a file that is already durable; reads it once.
 absl::StatusOr<FileSetEntry> DescribeSetFile(const std::string& dir, const std::string& name);
 
 // Makes the set exist. `kind` is "checkpoint" or "bundle".
-absl::Status CommitFileSet(const std::string& dir, std::string_view kind,
+absl::Status CommitFileSet(const std::string& dir, absl::string_view kind,
                            const google::protobuf::Message& message,
                            const std::vector<FileSetEntry>& files);
 
@@ -39,7 +39,7 @@ absl::Status CommitFileSet(const std::string& dir, std::string_view kind,
 // every file is there with its size; not the files' bytes. NotFound if there
 // is no manifest; DataLoss, naming the file, if anything is wrong.
 absl::StatusOr<std::vector<FileSetEntry>> OpenFileSet(const std::string& dir,
-                                                      std::string_view kind,
+                                                      absl::string_view kind,
                                                       google::protobuf::Message* message);
 // Reads every byte of every file and compares checksums.
 absl::Status VerifyFileSet(const std::string& dir, const std::vector<FileSetEntry>& files);
@@ -47,7 +47,7 @@ absl::Status VerifyFileSet(const std::string& dir, const std::vector<FileSetEntr
 // Reads dir/name, which must be among `files`, and checks its checksum.
 absl::StatusOr<std::string> ReadSetFile(const std::string& dir,
                                         const std::vector<FileSetEntry>& files,
-                                        std::string_view name);
+                                        absl::string_view name);
 
 // Names of the sets in `root` that have a manifest, in ascending order.
 // An absent root has none.

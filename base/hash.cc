@@ -5,7 +5,7 @@
 
 namespace starling {
 
-uint64_t HashBytes(std::string_view bytes, uint64_t seed) {
+uint64_t HashBytes(absl::string_view bytes, uint64_t seed) {
   return XXH64(bytes.data(), bytes.size(), seed);
 }
 

@@ -3,19 +3,20 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
+
+#include "absl/strings/string_view.h"
 
 namespace starling {
 
 // XXH64 of bytes, and of the 8 little-endian bytes of an integer.
-uint64_t HashBytes(std::string_view bytes, uint64_t seed);
+uint64_t HashBytes(absl::string_view bytes, uint64_t seed);
 uint64_t HashInt64(int64_t value, uint64_t seed);
 
 // The seed of a vocabulary: XXH64(vocabulary, 42). A feature's id is then
 // HashBytes(value, seed) for strings and HashInt64(value, seed) for integers
 // of any width, which is Spark's xxhash64(lit(vocabulary), col) with integers
 // cast to bigint.
-inline uint64_t VocabularySeed(std::string_view vocabulary) { return HashBytes(vocabulary, 42); }
+inline uint64_t VocabularySeed(absl::string_view vocabulary) { return HashBytes(vocabulary, 42); }
 
 // Ids are spread over a fixed number of buckets; a bucket is the unit of
 // sharding, of order in row files and of moves between servers.

@@ -32,7 +32,8 @@ class Histogram {
 };
 
 // The same name and labels give the same metric.
-Counter& GetCounter(const std::string& name, const std::string& help, const MetricLabels& labels = {});
+Counter& GetCounter(const std::string& name, const std::string& help,
+                    const MetricLabels& labels = {});
 Gauge& GetGauge(const std::string& name, const std::string& help, const MetricLabels& labels = {});
 Histogram& GetHistogram(const std::string& name, const std::string& help,
                         const std::vector<double>& bounds, const MetricLabels& labels = {});

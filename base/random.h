@@ -27,7 +27,8 @@ inline double RandomNormal(uint64_t key, uint64_t counter) {
 }
 // A number in [0, n).
 inline uint64_t RandomBelow(uint64_t key, uint64_t counter, uint64_t n) {
-  return static_cast<uint64_t>((static_cast<unsigned __int128>(RandomBits(key, counter)) * n) >> 64);
+  return static_cast<uint64_t>((static_cast<unsigned __int128>(RandomBits(key, counter)) * n) >>
+                               64);
 }
 
 }  // namespace starling

@@ -2,7 +2,7 @@
 
 namespace starling {
 
-absl::Status Annotate(const absl::Status& status, std::string_view where) {
+absl::Status Annotate(const absl::Status& status, absl::string_view where) {
   if (status.ok()) return status;
   return absl::Status(status.code(), absl::StrCat(where, ": ", status.message()));
 }

@@ -2,16 +2,16 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 
 namespace starling {
 
 // Puts `where` in front of the message: "logs/a.parquet: row group 3: …".
-[[nodiscard]] absl::Status Annotate(const absl::Status& status, std::string_view where);
+[[nodiscard]] absl::Status Annotate(const absl::Status& status, absl::string_view where);
 
 // Exit codes of the program. InvalidArgument, NotFound, AlreadyExists and
 // PermissionDenied are the user's command or config
@@ -33,8 +33,8 @@ int ExitCodeOf(const absl::Status& status);
 
 }  // namespace starling
 
-#define RETURN_IF_ERROR(expr)                          \
-  do {                                                 \
+#define RETURN_IF_ERROR(expr)                                                           \
+  do {                                                                                  \
     if (absl::Status status_macro_ = (expr); !status_macro_.ok()) return status_macro_; \
   } while (0)
 

@@ -5,8 +5,9 @@
 #include <atomic>
 #include <functional>
 #include <string>
-#include <string_view>
 #include <vector>
+
+#include "absl/strings/string_view.h"
 
 namespace starling {
 
@@ -16,16 +17,16 @@ void Reach(const char* name);
 }  // namespace sync_point_internal
 
 // `handler` is called at every sync point with its name; null turns it off.
-void SetSyncPointHandler(std::function<void(std::string_view)> handler);
+void SetSyncPointHandler(std::function<void(absl::string_view)> handler);
 
 // STARLING_KILL_AT=name[:n] in the environment, read by main: raises SIGKILL
 // at the n-th time that `name` is reached.
-void KillAtSyncPoint(std::string_view name, int nth);
+void KillAtSyncPoint(absl::string_view name, int nth);
 
 }  // namespace starling
 
-#define STARLING_SYNC_POINT(name)                                                         \
-  do {                                                                                    \
+#define STARLING_SYNC_POINT(name)                                                              \
+  do {                                                                                         \
     if (::starling::sync_point_internal::enabled.load(std::memory_order_relaxed)) [[unlikely]] \
-      ::starling::sync_point_internal::Reach(name);                                       \
+      ::starling::sync_point_internal::Reach(name);                                            \
   } while (0)

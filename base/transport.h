@@ -10,10 +10,10 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
 namespace starling {
@@ -31,16 +31,16 @@ using RpcDone = std::function<void(absl::StatusOr<RpcMessage>)>;
 class RpcChannel {
  public:
   virtual ~RpcChannel() = default;
-  virtual void Call(std::string_view service, std::string_view method, RpcMessage request,
+  virtual void Call(absl::string_view service, absl::string_view method, RpcMessage request,
                     absl::Duration timeout, RpcDone done) = 0;
   // The same, waiting.
-  absl::StatusOr<RpcMessage> CallAndWait(std::string_view service, std::string_view method,
+  absl::StatusOr<RpcMessage> CallAndWait(absl::string_view service, absl::string_view method,
                                          RpcMessage request, absl::Duration timeout);
 };
 
 // Answers one call: must call `reply` exactly once, now or later, on any thread.
-using RpcHandler =
-    std::function<void(std::string_view service, std::string_view method, RpcMessage request, RpcDone reply)>;
+using RpcHandler = std::function<void(absl::string_view service, absl::string_view method,
+                                      RpcMessage request, RpcDone reply)>;
 
 class RpcServer {
  public:
@@ -54,7 +54,8 @@ struct RpcServerOptions {
   int64_t message_bytes_max = 1 << 30;  // A larger frame closes the connection.
 };
 
-absl::StatusOr<std::unique_ptr<RpcServer>> StartRpcServer(const RpcServerOptions& options, RpcHandler handler);
+absl::StatusOr<std::unique_ptr<RpcServer>> StartRpcServer(const RpcServerOptions& options,
+                                                          RpcHandler handler);
 // `address` is host:port. Connects on the first call.
 std::unique_ptr<RpcChannel> ConnectRpc(const std::string& address);
 // A channel whose server is `handler`, in this process.

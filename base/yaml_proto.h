@@ -9,10 +9,10 @@
 
 #include <map>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "google/protobuf/message.h"
 
 namespace starling {
@@ -24,7 +24,7 @@ class SourceMap {
   // enclosing value's place if that one was not written.
   std::string At(const std::string& path) const;
   // InvalidArgument "job.yaml:12:7: message".
-  absl::Status Error(const std::string& path, std::string_view message) const;
+  absl::Status Error(const std::string& path, absl::string_view message) const;
 
   void Set(const std::string& path, std::string place) { places_[path] = std::move(place); }
   void set_file(std::string file) { file_ = std::move(file); }
@@ -36,7 +36,7 @@ class SourceMap {
 
 // Parses `text` (named `file` in errors) into `out`, then applies `overrides`,
 // each "a.b=v" with v in YAML.
-absl::Status ParseYaml(std::string_view text, const std::string& file,
+absl::Status ParseYaml(absl::string_view text, const std::string& file,
                        const std::vector<std::string>& overrides, google::protobuf::Message* out,
                        SourceMap* map);
 
@@ -44,8 +44,8 @@ absl::Status ParseYaml(std::string_view text, const std::string& file,
 std::string JsonSchema(const google::protobuf::Descriptor& type);
 
 // The candidate nearest to `word` by edit distance, or "" if none is near.
-std::string NearestName(std::string_view word, const std::vector<std::string>& candidates);
+std::string NearestName(absl::string_view word, const std::vector<std::string>& candidates);
 // `; did you mean "x"?`, or "".
-std::string DidYouMean(std::string_view word, const std::vector<std::string>& candidates);
+std::string DidYouMean(absl::string_view word, const std::vector<std::string>& candidates);
 
 }  // namespace starling

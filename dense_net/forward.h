@@ -56,7 +56,8 @@ class Network {
  public:
   // InvalidArgument if the spec does not describe a model: no model chosen,
   // embeddings of different dims where the model multiplies them, no feature.
-  static absl::StatusOr<std::unique_ptr<Network>> Create(const GraphSpec& spec, const NetworkOptions& options);
+  static absl::StatusOr<std::unique_ptr<Network>> Create(const GraphSpec& spec,
+                                                         const NetworkOptions& options);
   virtual ~Network() = default;
 
   virtual const GraphSpec& spec() const = 0;
@@ -79,9 +80,11 @@ class Network {
   // (U, table_width[t]) and param_grads (param_floats), and returns the loss.
   // `step_seed` drives dropout. Aborted (exit 4), naming the first op that is
   // not finite, if the loss is NaN or infinite; gradients are then unspecified.
-  virtual absl::StatusOr<double> Train(const Batch& batch, std::span<const std::span<const float>> rows,
+  virtual absl::StatusOr<double> Train(const Batch& batch,
+                                       std::span<const std::span<const float>> rows,
                                        std::span<const float> params, uint64_t step_seed,
-                                       ThreadPool* pool, Workspace* workspace, std::span<float> scores,
+                                       ThreadPool* pool, Workspace* workspace,
+                                       std::span<float> scores,
                                        std::span<const std::span<float>> row_grads,
                                        std::span<float> param_grads) const = 0;
 };

@@ -30,7 +30,8 @@
 namespace starling {
 
 struct TableEnv {
-  std::string scratch_dir;  // For RocksDB; created, and removed on destruction. Unused by tier memory.
+  std::string
+      scratch_dir;  // For RocksDB; created, and removed on destruction. Unused by tier memory.
 };
 
 struct TableStats {
@@ -41,7 +42,8 @@ struct TableStats {
 
 class EmbeddingTable : public RowSource {
  public:
-  static absl::StatusOr<std::unique_ptr<EmbeddingTable>> Open(const TableSpec& spec, const TableEnv& env);
+  static absl::StatusOr<std::unique_ptr<EmbeddingTable>> Open(const TableSpec& spec,
+                                                              const TableEnv& env);
 
   virtual const TableSpec& spec() const = 0;
   virtual const RowLayout& layout() const = 0;
@@ -50,8 +52,10 @@ class EmbeddingTable : public RowSource {
   // counts[i] impressions are added to its frequency, and event_times[i] moves
   // its event time forward; both may be empty (1, unknown). A refused id reads
   // as zeros. ResourceExhausted if tier is memory and the budget is full.
-  virtual absl::Status LookupOrCreate(std::span<const uint64_t> ids, std::span<const uint32_t> counts,
-                                      std::span<const int64_t> event_times, std::span<float> weights) = 0;
+  virtual absl::Status LookupOrCreate(std::span<const uint64_t> ids,
+                                      std::span<const uint32_t> counts,
+                                      std::span<const int64_t> event_times,
+                                      std::span<float> weights) = 0;
   // One optimiser step per id with grads (ids, width). Unknown ids are
   // skipped. With update: dense every other row takes a step of gradient 0 too.
   virtual absl::Status ApplyGradients(std::span<const uint64_t> ids, std::span<const float> grads,
@@ -66,7 +70,8 @@ class EmbeddingTable : public RowSource {
   // Adds the rows of a row file that `keep(id)` accepts: a restore into
   // another number of shards reads every file on every shard.
   // FailedPrecondition, naming what differs, if its layout is not this table's.
-  virtual absl::Status Restore(const std::string& path, const std::function<bool(uint64_t)>& keep) = 0;
+  virtual absl::Status Restore(const std::string& path,
+                               const std::function<bool(uint64_t)>& keep) = 0;
 
   // Calls fn(id, meta, weights + state) for every row, by bucket, then id.
   virtual absl::Status ForEach(

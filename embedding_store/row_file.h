@@ -16,10 +16,10 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "embedding_store/row_layout.h"
 
 namespace starling {
@@ -27,14 +27,14 @@ namespace starling {
 struct RowRecord {
   uint64_t id = 0;
   RowMeta meta;
-  bool tombstone = false;          // Deltas: the id is gone. No floats follow.
-  std::span<const float> floats;   // header.width weights, then header.state_size of state.
+  bool tombstone = false;         // Deltas: the id is gone. No floats follow.
+  std::span<const float> floats;  // header.width weights, then header.state_size of state.
 };
 
 struct RowFileHeader {
-  TableSpec spec;       // What the rows belong to.
+  TableSpec spec;  // What the rows belong to.
   int width = 0;
-  int state_size = 0;   // 0 in bundles: weights only.
+  int state_size = 0;  // 0 in bundles: weights only.
 };
 
 class RowFileWriter {
@@ -44,7 +44,7 @@ class RowFileWriter {
   virtual ~RowFileWriter() = default;
   // REQUIRES: ids ascend by (bucket, id).
   virtual absl::Status Append(const RowRecord& row) = 0;
-  virtual absl::Status AddExtra(const std::string& name, std::string_view bytes) = 0;
+  virtual absl::Status AddExtra(const std::string& name, absl::string_view bytes) = 0;
   virtual absl::Status Finish() = 0;  // Durable if ok.
 };
 

@@ -36,8 +36,8 @@ class RowLayout {
   static absl::StatusOr<RowLayout> Create(const TableSpec& spec);
 
   const std::vector<Segment>& segments() const { return segments_; }
-  int width() const { return width_; }              // Weights per row.
-  int state_size() const { return state_size_; }    // State floats per row.
+  int width() const { return width_; }            // Weights per row.
+  int state_size() const { return state_size_; }  // State floats per row.
   int floats() const { return width_ + state_size_; }
 
   // A new row for `id`: weights by (seed, table name, id), state as the optimisers start.

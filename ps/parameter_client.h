@@ -34,8 +34,8 @@ class ParameterClient {
   // Gradients of one batch, applied once per name however often it is sent;
   // the remote client resends on Unavailable until its deadline.
   virtual void Push(const BatchName& name, float lr_scale, std::span<const TableKeys> tables,
-                    std::span<const std::span<const float>> grads, std::span<const float> dense_grads,
-                    ClientDone done) = 0;
+                    std::span<const std::span<const float>> grads,
+                    std::span<const float> dense_grads, ClientDone done) = 0;
   // Tells the tiers that these rows are wanted soon. Never fails.
   virtual void Prefetch(std::span<const TableKeys> tables) = 0;
 };
@@ -44,27 +44,30 @@ class ParameterClient {
 std::unique_ptr<ParameterClient> NewLocalClient(ParameterStore* store);
 
 struct RemoteClientOptions {
-  std::vector<std::string> servers;   // host:port, in shard order.
-  double timeout_s = 30;              // Of one call.
-  double retry_s = 60;                // How long a failing call is tried again.
+  std::vector<std::string> servers;  // host:port, in shard order.
+  double timeout_s = 30;             // Of one call.
+  double retry_s = 60;               // How long a failing call is tried again.
 };
 // Waits until every server answers, then gives each `config` (the first to
 // come creates the store; another config is refused) and, if `initial_dense`
 // is the first to arrive, the dense parameters.
-absl::StatusOr<std::unique_ptr<ParameterClient>> NewRemoteClient(const RemoteClientOptions& options,
-                                                                 const StoreConfig& config,
-                                                                 std::span<const float> initial_dense);
+absl::StatusOr<std::unique_ptr<ParameterClient>> NewRemoteClient(
+    const RemoteClientOptions& options, const StoreConfig& config,
+    std::span<const float> initial_dense);
 
 // What the launcher asks of servers, beside the training calls.
 class PsControl {
  public:
-  static absl::StatusOr<std::unique_ptr<PsControl>> Connect(const std::vector<std::string>& servers);
+  static absl::StatusOr<std::unique_ptr<PsControl>> Connect(
+      const std::vector<std::string>& servers);
   virtual ~PsControl() = default;
   // Each server writes its part of a checkpoint into `dir` (a directory all can reach).
   virtual absl::StatusOr<std::vector<FileSetEntry>> Save(const std::string& dir) = 0;
   virtual absl::Status Load(const StoreConfig& config, const std::string& dir,
                             const std::vector<FileSetEntry>& files) = 0;
-  struct Stats { int64_t batches_applied = 0, batches_repeated = 0, rows = 0; };
+  struct Stats {
+    int64_t batches_applied = 0, batches_repeated = 0, rows = 0;
+  };
   virtual absl::StatusOr<std::vector<Stats>> GetStats() = 0;
   virtual absl::Status Stop() = 0;  // Servers exit after answering.
 };

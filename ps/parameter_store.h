@@ -38,8 +38,8 @@ class ParameterStore {
  public:
   // `config` names tables, dense parameters and their optimiser; see ps.proto.
   // `shard` of `shards` decides which rows Load keeps and who owns the dense part (shard 0).
-  static absl::StatusOr<std::unique_ptr<ParameterStore>> Create(const StoreConfig& config, int shard,
-                                                                int shards,
+  static absl::StatusOr<std::unique_ptr<ParameterStore>> Create(const StoreConfig& config,
+                                                                int shard, int shards,
                                                                 const std::string& scratch_dir);
   virtual ~ParameterStore() = default;
 
@@ -60,7 +60,8 @@ class ParameterStore {
   // changes nothing and is ok (*applied says which). Dense parameters of kind
   // `statistic` take their entry as a plain addition; the others step their
   // optimiser. `dense_grads` may be empty.
-  virtual absl::Status Push(const BatchName& name, float lr_scale, std::span<const TableKeys> tables,
+  virtual absl::Status Push(const BatchName& name, float lr_scale,
+                            std::span<const TableKeys> tables,
                             std::span<const std::span<const float>> grads,
                             std::span<const float> dense_grads, bool* applied) = 0;
 

@@ -36,10 +36,10 @@ struct Occurrence {
 };
 
 struct TableIds {
-  std::vector<uint64_t> ids;          // (U)
-  std::vector<uint32_t> counts;       // (U) occurrences in rows (impressions)
-  std::vector<int64_t> event_times;   // (U) latest event that holds the id, seconds; 0: unknown
-  std::vector<Slot> slots;            // In the order of the features of this table.
+  std::vector<uint64_t> ids;         // (U)
+  std::vector<uint32_t> counts;      // (U) occurrences in rows (impressions)
+  std::vector<int64_t> event_times;  // (U) latest event that holds the id, seconds; 0: unknown
+  std::vector<Slot> slots;           // In the order of the features of this table.
   // The same occurrences turned around: id u owns [offsets[u], offsets[u + 1]),
   // in the order (slot, entry). The backward pass sums in this order, so the
   // result does not depend on threads.

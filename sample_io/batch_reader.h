@@ -28,18 +28,19 @@ struct ReaderPosition {
 };
 
 struct BatchReaderOptions {
-  uint64_t job = 0;          // For BatchName.
+  uint64_t job = 0;  // For BatchName.
   int batch_rows = 4096;
   bool shuffle = false;
   uint64_t seed = 0;
-  int threads = 1;           // That read and compile; order does not depend on it.
-  int queue_max = 4;         // Batches read ahead of the consumer.
+  int threads = 1;    // That read and compile; order does not depend on it.
+  int queue_max = 4;  // Batches read ahead of the consumer.
   bool with_labels = true;
   // This reader takes the splits whose ordinal is `shard` modulo `shards`.
   uint32_t shard = 0;
   uint32_t shards = 1;
-  double bad_rows_max = 1.0;     // Share above which Next fails, once 1000 rows were seen or the pass ends.
-  std::string quarantine;        // Parquet file for bad rows; "": they are only counted.
+  double bad_rows_max =
+      1.0;  // Share above which Next fails, once 1000 rows were seen or the pass ends.
+  std::string quarantine;  // Parquet file for bad rows; "": they are only counted.
 };
 
 class BatchReader {
@@ -57,7 +58,9 @@ class BatchReader {
   virtual ReaderPosition position() const = 0;
   virtual int64_t bad_rows() const = 0;
   // Seconds spent so far: reading, compiling (summed over threads), and waiting in Next.
-  struct Times { double read = 0, compile = 0, wait = 0; };
+  struct Times {
+    double read = 0, compile = 0, wait = 0;
+  };
   virtual Times times() const = 0;
 };
 

@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 namespace starling {
 
@@ -31,7 +31,7 @@ struct Column {
   // Exactly one of these, by type. A null row's value is unspecified.
   std::vector<int64_t> ints;
   std::vector<double> doubles;
-  std::vector<std::string_view> strings;
+  std::vector<absl::string_view> strings;
   std::shared_ptr<const void> owner;  // Keeps the bytes behind `strings` alive.
 
   bool IsNull(int64_t row) const { return !valid.empty() && !valid[row]; }
@@ -42,7 +42,7 @@ struct ColumnBatch {
   std::vector<Column> columns;
 
   // Null if there is none of that name.
-  const Column* Find(std::string_view name) const;
+  const Column* Find(absl::string_view name) const;
 };
 
 }  // namespace starling

@@ -36,7 +36,8 @@ class SampleSource {
   // included) and globs. FailedPrecondition (exit 3), naming file or pattern,
   // if there is no file, no row, or a file that is not whole Parquet, or if
   // the files' schemas differ.
-  static absl::StatusOr<std::unique_ptr<SampleSource>> Open(const std::vector<std::string>& patterns);
+  static absl::StatusOr<std::unique_ptr<SampleSource>> Open(
+      const std::vector<std::string>& patterns);
   virtual ~SampleSource() = default;
 
   virtual const std::vector<Split>& splits() const = 0;
@@ -47,7 +48,8 @@ class SampleSource {
   virtual uint64_t fingerprint() const = 0;
 
   // Reads `columns` of one split. Errors name file, row group and column.
-  virtual absl::StatusOr<ColumnBatch> Read(int split, const std::vector<std::string>& columns) const = 0;
+  virtual absl::StatusOr<ColumnBatch> Read(int split,
+                                           const std::vector<std::string>& columns) const = 0;
 };
 
 }  // namespace starling

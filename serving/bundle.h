@@ -33,13 +33,13 @@ struct BundleSpec {
 
 // Calls its argument for every row of table t, by (bucket, id). Rows may carry
 // optimiser state behind the weights; it is cut off.
-using RowEmitter =
-    std::function<absl::Status(int table, const std::function<absl::Status(const RowRecord&)>& emit)>;
+using RowEmitter = std::function<absl::Status(
+    int table, const std::function<absl::Status(const RowRecord&)>& emit)>;
 
 // Writes a bundle to `dir`, which must not hold one yet. On failure nothing
 // that could be taken for a bundle is left.
-absl::Status WriteBundle(const std::string& dir, const BundleSpec& spec, std::span<const float> dense,
-                         const RowEmitter& rows);
+absl::Status WriteBundle(const std::string& dir, const BundleSpec& spec,
+                         std::span<const float> dense, const RowEmitter& rows);
 
 std::string BundleVersionDir(const std::string& root, uint64_t version);
 // The directory of the current version in `root`; or `root` itself if it is a

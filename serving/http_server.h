@@ -28,10 +28,10 @@ struct ServeOptions {
   std::string address = "127.0.0.1";  // Loopback unless a token is set.
   int port = 8080;                    // 0 picks a free one.
   int threads = 4;
-  std::string token;                  // If set, requests need `Authorization: Bearer <token>`.
+  std::string token;  // If set, requests need `Authorization: Bearer <token>`.
   int64_t request_bytes_max = 64 << 20;
-  int rows_max = 65536;               // Rows in one request.
-  double watch_s = 1;                 // Between looks for a new version.
+  int rows_max = 65536;  // Rows in one request.
+  double watch_s = 1;    // Between looks for a new version.
 };
 
 class HttpServer {

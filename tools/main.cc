@@ -33,17 +33,19 @@ void PrintHelp(const Verb& verb) {
   std::printf("%s\n\nusage: %s\n\n", verb.summary, verb.usage);
   for (const char* name : verb.flags) {
     if (std::strcmp(name, "set") == 0) {
-      std::printf("  --%-18s set a config value, as in --set train.epochs=2; may be repeated\n", "set a.b=v");
+      std::printf("  --%-18s set a config value, as in --set train.epochs=2; may be repeated\n",
+                  "set a.b=v");
       continue;
     }
     gflags::CommandLineFlagInfo info;
     if (!gflags::GetCommandLineFlagInfo(name, &info)) continue;
-    std::string shown = info.default_value.empty() ? "" : absl::StrCat(" (default ", info.default_value, ")");
+    std::string shown =
+        info.default_value.empty() ? "" : absl::StrCat(" (default ", info.default_value, ")");
     std::printf("  --%-18s %s%s\n", name, info.description.c_str(), shown.c_str());
   }
 }
 
-bool Takes(const Verb& verb, std::string_view flag) {
+bool Takes(const Verb& verb, absl::string_view flag) {
   for (const char* name : verb.flags) {
     if (flag == name) return true;
   }
@@ -52,7 +54,8 @@ bool Takes(const Verb& verb, std::string_view flag) {
 
 // Checks one `--name[=value]` against the verb and moves it to gflags' argv or
 // to call.set. `i` moves on if the value is the next argument.
-absl::Status TakeFlag(const Verb& verb, const std::vector<std::string>& args, size_t* i, VerbCall* call) {
+absl::Status TakeFlag(const Verb& verb, const std::vector<std::string>& args, size_t* i,
+                      VerbCall* call) {
   std::string name = args[*i].substr(args[*i].find_first_not_of('-'));
   std::string value;
   bool has_value = false;
@@ -64,12 +67,13 @@ absl::Status TakeFlag(const Verb& verb, const std::vector<std::string>& args, si
   gflags::CommandLineFlagInfo info;
   if (!Takes(verb, name)) {
     std::vector<std::string> names(verb.flags.begin(), verb.flags.end());
-    return absl::InvalidArgumentError(absl::StrCat("starling ", verb.name, " has no flag --", name,
-                                                   DidYouMean(name, names)));
+    return absl::InvalidArgumentError(
+        absl::StrCat("starling ", verb.name, " has no flag --", name, DidYouMean(name, names)));
   }
   bool is_bool = gflags::GetCommandLineFlagInfo(name.c_str(), &info) && info.type == "bool";
   if (!has_value && !is_bool) {
-    if (*i + 1 >= args.size()) return absl::InvalidArgumentError(absl::StrCat("--", name, " needs a value"));
+    if (*i + 1 >= args.size())
+      return absl::InvalidArgumentError(absl::StrCat("--", name, " needs a value"));
     value = args[++*i];
   } else if (!has_value) {
     value = "true";
@@ -79,7 +83,8 @@ absl::Status TakeFlag(const Verb& verb, const std::vector<std::string>& args, si
     return absl::OkStatus();
   }
   if (gflags::SetCommandLineOption(name.c_str(), value.c_str()).empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("--", name, " takes a ", info.type, ", not \"", value, "\""));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", name, " takes a ", info.type, ", not \"", value, "\""));
   }
   return absl::OkStatus();
 }
@@ -119,7 +124,8 @@ int Main(int argc, char** argv) {
   for (const Verb& verb : AllVerbs()) {
     if (!std::strcmp(argv[1], verb.name)) {
       absl::Status status = RunVerb(verb, std::vector<std::string>(argv + 2, argv + argc));
-      if (!status.ok()) std::fprintf(stderr, "starling %s: %s\n", verb.name, std::string(status.message()).c_str());
+      if (!status.ok())
+        std::fprintf(stderr, "starling %s: %s\n", verb.name, std::string(status.message()).c_str());
       return ExitCodeOf(status);
     }
     names.push_back(verb.name);

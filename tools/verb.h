@@ -16,9 +16,9 @@ struct VerbCall {
 
 struct Verb {
   const char* name;
-  const char* summary;              // One line.
-  const char* usage;                // "starling train --config job.yaml [--resume]"
-  std::vector<const char*> flags;   // Names of the gflags it takes; any other is an error.
+  const char* summary;             // One line.
+  const char* usage;               // "starling train --config job.yaml [--resume]"
+  std::vector<const char*> flags;  // Names of the gflags it takes; any other is an error.
   // Data goes to stdout, everything else to stderr. The Status decides the
   // exit code (base/status.h); its message is printed by main.
   absl::Status (*run)(const VerbCall& call);

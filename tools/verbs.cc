@@ -4,8 +4,7 @@
 namespace starling {
 
 const std::vector<Verb>& AllVerbs() {
-  static const std::vector<Verb>* verbs = new std::vector<Verb>{
-  };
+  static const std::vector<Verb>* verbs = new std::vector<Verb>{};
   return *verbs;
 }
 

@@ -1,0 +1,139 @@
+#include "base/file.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "base/crc32c.h"
+#include "base/file_set.h"
+#include "base/metrics.h"
+#include "base/optimizer.pb.h"
+#include "base/status.h"
+
+namespace starling {
+namespace {
+
+class FileTest : public testing::Test {
+ protected:
+  FileTest() : dir_(absl::StrCat(testing::TempDir(), "/file_test.", getpid())) {
+    EXPECT_TRUE(MakeDirs(dir_).ok());
+  }
+  ~FileTest() override {
+    SetFileFault(nullptr);
+    EXPECT_TRUE(RemoveAll(dir_).ok());
+  }
+  std::string Path(const std::string& name) { return JoinPath(dir_, name); }
+
+  // A committed set of two files.
+  std::vector<FileSetEntry> MakeSet(const std::string& name) {
+    EXPECT_TRUE(MakeDirs(Path(name)).ok());
+    std::vector<FileSetEntry> files = {*WriteSetFile(Path(name), "a", "hello"),
+                                       *WriteSetFile(Path(name), "b", std::string(3 << 20, 'x'))};
+    OptimizerOptions message;
+    message.set_l2(0.5);
+    EXPECT_TRUE(CommitFileSet(Path(name), "checkpoint", message, files).ok());
+    return files;
+  }
+
+  const std::string dir_;
+};
+
+TEST(Crc32cTest, MatchesTheStandardCheckValue) {
+  EXPECT_EQ(Crc32c("123456789"), 0xE3069283u);
+  EXPECT_EQ(Crc32c("6789", Crc32c("12345")), 0xE3069283u);
+  EXPECT_EQ(Crc32c(""), 0u);
+}
+
+TEST_F(FileTest, AtomicWriteLeavesTheOldContentWhenAnyStepFails) {
+  ASSERT_TRUE(WriteFileAtomically(Path("f"), "old").ok());
+  for (const char* op : {"create", "append", "sync", "rename"}) {
+    SetFileFault([&](absl::string_view o, absl::string_view) {
+      return o == op ? absl::ResourceExhaustedError("disk full") : absl::OkStatus();
+    });
+    EXPECT_EQ(WriteFileAtomically(Path("f"), "new").code(), absl::StatusCode::kResourceExhausted)
+        << op;
+    SetFileFault(nullptr);
+    EXPECT_EQ(*ReadFile(Path("f")), "old") << op;
+    EXPECT_EQ(ListDir(dir_)->size(), 1) << op;
+  }
+  ASSERT_TRUE(WriteFileAtomically(Path("f"), "new").ok());
+  EXPECT_EQ(*ReadFile(Path("f")), "new");
+}
+
+TEST_F(FileTest, ErrorsNameThePathAndTheCode) {
+  EXPECT_EQ(ReadFile(Path("absent")).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_NE(ReadFile(Path("absent")).status().message().find(Path("absent")), std::string::npos);
+  EXPECT_FALSE(ReadFile(dir_).ok());
+  ASSERT_TRUE(WriteFileAtomically(Path("plain"), "x").ok());
+  EXPECT_FALSE(MakeDirs(Path("plain/below")).ok());
+}
+
+TEST_F(FileTest, FileSetExistsOnlyWithItsManifest) {
+  ASSERT_TRUE(MakeDirs(Path("s1")).ok());
+  ASSERT_TRUE(WriteSetFile(Path("s1"), "a", "hello").ok());
+  OptimizerOptions message;
+  EXPECT_EQ(OpenFileSet(Path("s1"), "checkpoint", &message).status().code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_TRUE(ListFileSets(dir_)->empty());
+  MakeSet("s2");
+  EXPECT_EQ(*ListFileSets(dir_), std::vector<std::string>{"s2"});
+  auto files = OpenFileSet(Path("s2"), "checkpoint", &message);
+  ASSERT_TRUE(files.ok()) << files.status();
+  EXPECT_EQ(message.l2(), 0.5);
+  EXPECT_TRUE(VerifyFileSet(Path("s2"), *files).ok());
+  EXPECT_EQ(*ReadSetFile(Path("s2"), *files, "a"), "hello");
+  EXPECT_EQ(OpenFileSet(Path("s2"), "bundle", &message).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(FileTest, EveryAlteredByteOfAManifestIsDetected) {
+  MakeSet("s");
+  std::string good = *ReadFile(Path("s/MANIFEST"));
+  OptimizerOptions message;
+  for (size_t i = 0; i < good.size(); ++i) {
+    std::string bad = good;
+    bad[i] ^= 0x04;
+    ASSERT_TRUE(WriteFileAtomically(Path("s/MANIFEST"), bad).ok());
+    EXPECT_FALSE(OpenFileSet(Path("s"), "checkpoint", &message).ok()) << "byte " << i;
+    ASSERT_TRUE(WriteFileAtomically(Path("s/MANIFEST"), good.substr(0, i)).ok());
+    EXPECT_FALSE(OpenFileSet(Path("s"), "checkpoint", &message).ok()) << "cut at " << i;
+  }
+}
+
+TEST_F(FileTest, AlteredShortAndMissingFilesAreNamed) {
+  std::vector<FileSetEntry> files = MakeSet("s");
+  OptimizerOptions message;
+  ASSERT_TRUE(WriteFileAtomically(Path("s/a"), "hellO").ok());
+  EXPECT_TRUE(OpenFileSet(Path("s"), "checkpoint", &message).ok());
+  absl::Status verified = VerifyFileSet(Path("s"), files);
+  EXPECT_EQ(verified.code(), absl::StatusCode::kDataLoss);
+  EXPECT_NE(verified.message().find(Path("s/a")), std::string::npos);
+  EXPECT_EQ(ReadSetFile(Path("s"), files, "a").status().code(), absl::StatusCode::kDataLoss);
+  ASSERT_TRUE(WriteFileAtomically(Path("s/a"), "hell").ok());
+  EXPECT_EQ(OpenFileSet(Path("s"), "checkpoint", &message).status().code(),
+            absl::StatusCode::kDataLoss);
+  ASSERT_TRUE(RemoveAll(Path("s/a")).ok());
+  EXPECT_EQ(OpenFileSet(Path("s"), "checkpoint", &message).status().code(),
+            absl::StatusCode::kDataLoss);
+}
+
+TEST(StatusTest, ExitCodesAreThoseOfTheManual) {
+  EXPECT_EQ(ExitCodeOf(absl::OkStatus()), 0);
+  EXPECT_EQ(ExitCodeOf(absl::InvalidArgumentError("")), 2);
+  EXPECT_EQ(ExitCodeOf(absl::FailedPreconditionError("")), 3);
+  EXPECT_EQ(ExitCodeOf(absl::AbortedError("")), 4);
+  EXPECT_EQ(ExitCodeOf(absl::DataLossError("")), 5);
+  EXPECT_EQ(ExitCodeOf(absl::UnavailableError("")), 138);
+  EXPECT_EQ(ExitCodeOf(absl::CancelledError("")), 143);
+}
+
+TEST(MetricsTest, TheSameNameAndLabelsAreOneMetricInThePage) {
+  GetCounter("starling_test_total", "A test.", {{"t", "x"}}).Add(2);
+  GetCounter("starling_test_total", "A test.", {{"t", "x"}}).Add(3);
+  GetGauge("starling_test_gauge", "A test.").Set(7);
+  EXPECT_EQ(GetCounter("starling_test_total", "A test.", {{"t", "x"}}).Value(), 5);
+  EXPECT_NE(MetricsText().find("starling_test_total{t=\"x\"} 5"), std::string::npos);
+  EXPECT_NE(MetricsText().find("starling_test_gauge 7"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace starling
