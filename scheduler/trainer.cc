@@ -159,7 +159,8 @@ absl::Status Trainer::Impl::TakeUp(const Checkpoint& checkpoint) {
 }
 
 absl::Status Trainer::Impl::RunPasses() {
-  bool stop_early = state.finished();
+  bool stop_early = state.finished() && options().has_early_stop();
+  if (!stop_early && static_cast<int>(position.pass) < options().epochs()) state.set_finished(false);
   while (!stop_early && static_cast<int>(position.pass) < options().epochs()) {
     if (absl::Status status = RunPass(); !status.ok()) {
       // The model is that of the last good step: worth keeping.
@@ -209,7 +210,7 @@ absl::Status Trainer::Impl::RunUntilCut(bool* pass_ended) {
       reader.get(), state.step(),
       [&](int64_t step) { return LearningRateScale(options().schedule(), step, state.lr_scale()); },
       [&](const StepReport& report) {
-        cut = !OnStep(report);
+        cut |= !OnStep(report);
         return !cut;
       });
   *pass_ended = status.ok() && !cut;
