@@ -5,9 +5,7 @@ namespace starling {
 
 const std::vector<Verb>& AllVerbs() {
   static const std::vector<Verb>* verbs = new std::vector<Verb>{
-      TrainVerb(),
-      EvalVerb(),
-      ExportVerb(),
+      TrainVerb(), EvalVerb(), ExportVerb(), OnlineVerb(), PsVerb(), WorkerVerb(), LaunchVerb(),
   };
   return *verbs;
 }
