@@ -1,0 +1,292 @@
+#include "ps/parameter_store.h"
+
+#include <atomic>
+#include <cstdio>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "base/file.h"
+#include "base/status.h"
+#include "base/sync_point.h"
+#include "ps/applied_names.h"
+#include "ps/dense_params.h"
+#include "ps/shard_map.h"
+
+namespace starling {
+namespace {
+
+constexpr char kDenseFile[] = "dense.bin";
+
+std::string TableFile(const std::string& table, int shard, int shards) {
+  return absl::StrCat("table-", table, "-", shard, "-of-", shards, ".rows");
+}
+std::string AppliedFile(int shard, int shards) {
+  return absl::StrCat("applied-", shard, "-of-", shards, ".bin");
+}
+
+absl::Status CheckConfig(const StoreConfig& config, int shard, int shards) {
+  if (shards < 1 || shards > static_cast<int>(kBuckets) || shard < 0 || shard >= shards) {
+    return absl::InvalidArgumentError(absl::StrCat("there is no shard ", shard, " of ", shards));
+  }
+  std::set<std::string> names;
+  for (const TableSpec& spec : config.tables().tables()) {
+    const std::string& name = spec.options().name();
+    if (name.empty() || name.find('/') != std::string::npos || !names.insert(name).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("table name \"", name, "\" is empty, holds a '/', or is there twice"));
+    }
+  }
+  return CheckDense(config);
+}
+
+// How many shards wrote a checkpoint, by the names of its files.
+absl::StatusOr<int> ShardsOf(const std::string& dir, const std::vector<FileSetEntry>& files) {
+  for (const FileSetEntry& file : files) {
+    int shard = 0, shards = 0;
+    if (std::sscanf(file.name.c_str(), "applied-%d-of-%d.bin", &shard, &shards) == 2 &&
+        file.name == AppliedFile(shard, shards) && shards > 0) {
+      return shards;
+    }
+  }
+  return absl::DataLossError(absl::StrCat(dir, ": holds no applied-<shard>-of-<shards>.bin"));
+}
+
+class Store final : public ParameterStore {
+ public:
+  Store(const StoreConfig& config, int shard, int shards)
+      : config_(config), shard_(shard), map_(shards), dense_(shard == 0 ? config : StoreConfig()) {}
+
+  absl::Status OpenTables(const std::string& scratch_dir);
+
+  const StoreConfig& config() const override { return config_; }
+  int shard() const override { return shard_; }
+  int shards() const override { return map_.servers(); }
+
+  absl::Status PullRows(PullMode mode, std::span<const TableKeys> tables,
+                        std::span<const std::span<float>> weights) override;
+  void Prefetch(std::span<const TableKeys> tables) override;
+  absl::Status PullDense(std::span<float> params) const override;
+  absl::Status SetDense(std::span<const float> params) override;
+  absl::Status Push(const BatchName& name, float lr_scale, std::span<const TableKeys> tables,
+                    std::span<const std::span<const float>> grads,
+                    std::span<const float> dense_grads, bool* applied) override;
+
+  absl::StatusOr<std::vector<FileSetEntry>> Save(const std::string& dir) override;
+  absl::Status Load(const std::string& dir, const std::vector<FileSetEntry>& files) override;
+
+  EmbeddingTable& table(int t) override { return *tables_[t]; }
+  int tables() const override { return static_cast<int>(tables_.size()); }
+  int64_t batches_applied() const override { return applied_count_.load(); }
+  int64_t batches_repeated() const override { return repeated_count_.load(); }
+
+ private:
+  template <typename Float>
+  absl::Status CheckShapes(std::span<const TableKeys> tables,
+                           std::span<const std::span<Float>> floats) const;
+  absl::Status CheckDenseSize(size_t floats) const;
+  absl::Status Apply(float lr_scale, std::span<const TableKeys> tables,
+                     std::span<const std::span<const float>> grads,
+                     std::span<const float> dense_grads);
+  absl::Status CheckEmpty() const;
+  absl::Status LoadTable(int t, const std::string& dir, int writers,
+                         const std::set<std::string>& names);
+
+  const std::string& TableName(int t) const { return config_.tables().tables(t).options().name(); }
+
+  const StoreConfig config_;
+  const int shard_;
+  const ShardMap map_;
+  std::vector<std::unique_ptr<EmbeddingTable>> tables_;  // Constant after Create.
+  DenseParams dense_;                                    // No tensors off shard 0.
+  AppliedNames applied_;
+  std::atomic<int64_t> applied_count_{0};
+  std::atomic<int64_t> repeated_count_{0};
+};
+
+absl::Status Store::OpenTables(const std::string& scratch_dir) {
+  for (int t = 0; t < config_.tables().tables_size(); ++t) {
+    TableEnv env{JoinPath(scratch_dir, absl::StrCat("table-", TableName(t), "-", shard_))};
+    auto table = EmbeddingTable::Open(config_.tables().tables(t), env);
+    if (!table.ok()) return Annotate(table.status(), absl::StrCat("table ", TableName(t)));
+    tables_.push_back(*std::move(table));
+  }
+  return absl::OkStatus();
+}
+
+template <typename Float>
+absl::Status Store::CheckShapes(std::span<const TableKeys> tables,
+                                std::span<const std::span<Float>> floats) const {
+  if (tables.size() != tables_.size() || floats.size() != tables_.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the call names ", tables.size(), " tables, the store has ", tables_.size()));
+  }
+  for (size_t t = 0; t < tables.size(); ++t) {
+    const TableKeys& keys = tables[t];
+    size_t n = keys.ids.size();
+    bool fits = (keys.counts.empty() || keys.counts.size() == n) &&
+                (keys.event_times.empty() || keys.event_times.size() == n) &&
+                floats[t].size() == n * tables_[t]->width();
+    if (!fits) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("table ", TableName(t), ": ", n, " ids of width ", tables_[t]->width(),
+                       " come with ", floats[t].size(), " floats, ", keys.counts.size(),
+                       " counts and ", keys.event_times.size(), " event times"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Store::CheckDenseSize(size_t floats) const {
+  if (floats == static_cast<size_t>(dense_.size())) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("shard ", shard_, " holds ", dense_.size(),
+                                                 " dense parameters, the call has ", floats));
+}
+
+absl::Status Store::PullRows(PullMode mode, std::span<const TableKeys> tables,
+                             std::span<const std::span<float>> weights) {
+  RETURN_IF_ERROR(CheckShapes(tables, weights));
+  for (size_t t = 0; t < tables.size(); ++t) {
+    const TableKeys& keys = tables[t];
+    absl::Status status =
+        mode == PullMode::kReadOnly
+            ? tables_[t]->Lookup(keys.ids, weights[t])
+            : tables_[t]->LookupOrCreate(keys.ids, keys.counts, keys.event_times, weights[t]);
+    RETURN_IF_ERROR(Annotate(status, absl::StrCat("table ", TableName(t))));
+  }
+  return absl::OkStatus();
+}
+
+void Store::Prefetch(std::span<const TableKeys> tables) {
+  for (size_t t = 0; t < std::min(tables.size(), tables_.size()); ++t) {
+    tables_[t]->Prefetch(tables[t].ids);
+  }
+}
+
+absl::Status Store::PullDense(std::span<float> params) const {
+  RETURN_IF_ERROR(CheckDenseSize(params.size()));
+  dense_.Get(params);
+  return absl::OkStatus();
+}
+
+absl::Status Store::SetDense(std::span<const float> params) {
+  RETURN_IF_ERROR(CheckDenseSize(params.size()));
+  dense_.Set(params);
+  return absl::OkStatus();
+}
+
+absl::Status Store::Push(const BatchName& name, float lr_scale, std::span<const TableKeys> tables,
+                         std::span<const std::span<const float>> grads,
+                         std::span<const float> dense_grads, bool* applied) {
+  *applied = false;
+  RETURN_IF_ERROR(CheckShapes(tables, grads));
+  if (!dense_grads.empty()) RETURN_IF_ERROR(CheckDenseSize(dense_grads.size()));
+  ASSIGN_OR_RETURN(bool is_new, applied_.Begin(name));
+  if (!is_new) {
+    repeated_count_.fetch_add(1);
+    return absl::OkStatus();
+  }
+  absl::Status status = Apply(lr_scale, tables, grads, dense_grads);
+  applied_.Finish(name, status.ok());
+  RETURN_IF_ERROR(status);
+  applied_count_.fetch_add(1);
+  *applied = true;
+  return absl::OkStatus();
+}
+
+absl::Status Store::Apply(float lr_scale, std::span<const TableKeys> tables,
+                          std::span<const std::span<const float>> grads,
+                          std::span<const float> dense_grads) {
+  for (size_t t = 0; t < tables.size(); ++t) {
+    absl::Status status = tables_[t]->ApplyGradients(tables[t].ids, grads[t], lr_scale);
+    if (!status.ok()) {
+      return Annotate(status, absl::StrCat("table ", TableName(t),
+                                           ": the batch is applied in part"
+                                           " and not recorded; go back to the last checkpoint"));
+    }
+  }
+  if (!dense_grads.empty()) dense_.Apply(lr_scale, dense_grads);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<FileSetEntry>> Store::Save(const std::string& dir) {
+  STARLING_SYNC_POINT("ps.save_start");
+  RETURN_IF_ERROR(MakeDirs(dir));
+  std::vector<FileSetEntry> files;
+  for (int t = 0; t < tables(); ++t) {
+    std::string name = TableFile(TableName(t), shard_, shards());
+    RETURN_IF_ERROR(tables_[t]->Snapshot(JoinPath(dir, name)));
+    ASSIGN_OR_RETURN(files.emplace_back(), DescribeSetFile(dir, name));
+  }
+  if (shard_ == 0) {
+    ASSIGN_OR_RETURN(files.emplace_back(), WriteSetFile(dir, kDenseFile, dense_.Encode()));
+  }
+  ASSIGN_OR_RETURN(files.emplace_back(),
+                   WriteSetFile(dir, AppliedFile(shard_, shards()), applied_.Encode()));
+  STARLING_SYNC_POINT("ps.save_end");
+  return files;
+}
+
+absl::Status Store::CheckEmpty() const {
+  int64_t rows = 0;
+  for (const auto& table : tables_) rows += table->rows();
+  if (rows == 0 && applied_.size() == 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("the store already holds ", rows, " rows and ",
+                                                    applied_.size(),
+                                                    " applied batches; load into a new one"));
+}
+
+absl::Status Store::LoadTable(int t, const std::string& dir, int writers,
+                              const std::set<std::string>& names) {
+  for (int w = 0; w < writers; ++w) {
+    if (writers == shards() && w != shard_) continue;  // Holds no row of this shard.
+    std::string name = TableFile(TableName(t), w, writers);
+    if (!names.contains(name)) {
+      return absl::FailedPreconditionError(absl::StrCat(dir, ": holds no ", name));
+    }
+    RETURN_IF_ERROR(tables_[t]->Restore(
+        JoinPath(dir, name), [this](uint64_t id) { return map_.ServerOf(id) == shard_; }));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Store::Load(const std::string& dir, const std::vector<FileSetEntry>& files) {
+  RETURN_IF_ERROR(CheckEmpty());
+  ASSIGN_OR_RETURN(int writers, ShardsOf(dir, files));
+  std::set<std::string> names, expected;
+  for (const FileSetEntry& file : files) names.insert(file.name);
+  for (int t = 0; t < tables(); ++t) {
+    for (int w = 0; w < writers; ++w) expected.insert(TableFile(TableName(t), w, writers));
+  }
+  for (const std::string& name : names) {
+    if (name.starts_with("table-") && !expected.contains(name)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(dir, ": ", name, " belongs to no table of this job, or to another cut"));
+    }
+  }
+  for (int t = 0; t < tables(); ++t) RETURN_IF_ERROR(LoadTable(t, dir, writers, names));
+  if (shard_ == 0) {
+    ASSIGN_OR_RETURN(std::string bytes, ReadSetFile(dir, files, kDenseFile));
+    RETURN_IF_ERROR(dense_.Decode(bytes, JoinPath(dir, kDenseFile)));
+  }
+  // Among as many shards as wrote it, a shard's own window is the exact one;
+  // another number of shards knows only that a batch was applied by some.
+  for (int w = 0; w < writers; ++w) {
+    if (writers == shards() && w != shard_) continue;
+    std::string name = AppliedFile(w, writers);
+    ASSIGN_OR_RETURN(std::string bytes, ReadSetFile(dir, files, name));
+    RETURN_IF_ERROR(applied_.Merge(bytes, JoinPath(dir, name)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ParameterStore>> ParameterStore::Create(
+    const StoreConfig& config, int shard, int shards, const std::string& scratch_dir) {
+  RETURN_IF_ERROR(CheckConfig(config, shard, shards));
+  auto store = std::make_unique<Store>(config, shard, shards);
+  RETURN_IF_ERROR(store->OpenTables(scratch_dir));
+  return store;
+}
+
+}  // namespace starling
