@@ -80,6 +80,12 @@ class PosixFile : public WritableFile {
     return absl::OkStatus();
   }
 
+  absl::Status Flush() override {
+    RETURN_IF_ERROR(Write(buffer_));
+    buffer_.clear();
+    return absl::OkStatus();
+  }
+
   absl::Status Close() override {
     RETURN_IF_ERROR(Flush());
     RETURN_IF_ERROR(CheckFault("sync", path_));
@@ -92,12 +98,6 @@ class PosixFile : public WritableFile {
 
  private:
   static constexpr size_t kBuffer = 1 << 16;
-
-  absl::Status Flush() {
-    RETURN_IF_ERROR(Write(buffer_));
-    buffer_.clear();
-    return absl::OkStatus();
-  }
 
   absl::Status Write(absl::string_view bytes) {
     while (!bytes.empty()) {
@@ -114,18 +114,27 @@ class PosixFile : public WritableFile {
   std::string buffer_;
 };
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<WritableFile>> CreateFile(const std::string& path) {
+absl::StatusOr<std::unique_ptr<WritableFile>> OpenToWrite(const std::string& path, int flag) {
   RETURN_IF_ERROR(CheckFault("create", path));
-  int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flag, 0644);
   if (fd < 0) return ErrnoStatus(errno, "create", path);
   return std::make_unique<PosixFile>(path, fd);
 }
 
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<WritableFile>> CreateFile(const std::string& path) {
+  return OpenToWrite(path, O_TRUNC);
+}
+
+absl::StatusOr<std::unique_ptr<WritableFile>> AppendToFile(const std::string& path) {
+  return OpenToWrite(path, O_APPEND);
+}
+
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
   std::string out;
-  RETURN_IF_ERROR(ReadFileInPieces(path, [&](absl::string_view piece) { out.append(piece.data(), piece.size()); }));
+  RETURN_IF_ERROR(ReadFileInPieces(
+      path, [&](absl::string_view piece) { out.append(piece.data(), piece.size()); }));
   return out;
 }
 

@@ -20,6 +20,7 @@ class WritableFile {
  public:
   virtual ~WritableFile() = default;
   virtual absl::Status Append(absl::string_view bytes) = 0;
+  virtual absl::Status Flush() = 0;  // Visible to readers; not durable.
   // Flushes, fsyncs and closes. The data is durable only if this returns ok.
   // A file destroyed without Close is left as it is: not durable.
   virtual absl::Status Close() = 0;
@@ -28,6 +29,8 @@ class WritableFile {
 
 // Creates or truncates. Writes are buffered.
 absl::StatusOr<std::unique_ptr<WritableFile>> CreateFile(const std::string& path);
+// The same, but keeps what the file holds and writes behind it.
+absl::StatusOr<std::unique_ptr<WritableFile>> AppendToFile(const std::string& path);
 absl::StatusOr<std::string> ReadFile(const std::string& path);
 // The same for a large file: calls fn for each piece of up to 1 MiB, in order.
 absl::Status ReadFileInPieces(const std::string& path,

@@ -1,20 +1,37 @@
 #include "base/metrics.h"
 
 #include <prometheus/counter.h>
+#include <prometheus/exposer.h>
 #include <prometheus/gauge.h>
 #include <prometheus/histogram.h>
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
+#include <exception>
+
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 
 namespace starling {
 namespace {
 
-prometheus::Registry& Registry() {
-  static prometheus::Registry* registry = new prometheus::Registry;
+const std::shared_ptr<prometheus::Registry>& SharedRegistry() {
+  static auto* registry =
+      new std::shared_ptr<prometheus::Registry>(std::make_shared<prometheus::Registry>());
   return *registry;
 }
+prometheus::Registry& Registry() { return *SharedRegistry(); }
+
+class MetricsServerImpl : public MetricsServer {
+ public:
+  explicit MetricsServerImpl(int port) : exposer_(absl::StrCat("127.0.0.1:", port), 1) {
+    exposer_.RegisterCollectable(SharedRegistry());
+  }
+  int port() const override { return exposer_.GetListeningPorts().front(); }
+
+ private:
+  prometheus::Exposer exposer_;
+};
 
 class PromCounter : public Counter {
  public:
@@ -78,6 +95,15 @@ Histogram& GetHistogram(const std::string& name, const std::string& help,
     auto& family = prometheus::BuildHistogram().Name(name).Help(help).Register(Registry());
     return std::make_unique<PromHistogram>(family.Add(labels, bounds));
   });
+}
+
+absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Start(int port) {
+  try {  // civetweb has no other way to say that a port is taken.
+    return std::make_unique<MetricsServerImpl>(port);
+  } catch (const std::exception& e) {
+    return absl::UnavailableError(absl::StrCat("cannot serve /metrics on 127.0.0.1:", port, " (",
+                                               e.what(), "); choose another port"));
+  }
 }
 
 std::string MetricsText() { return prometheus::TextSerializer().Serialize(Registry().Collect()); }

@@ -41,4 +41,13 @@ Histogram& GetHistogram(const std::string& name, const std::string& help,
 // All metrics in Prometheus' text format, for a /metrics page.
 std::string MetricsText();
 
+// Serves /metrics on 127.0.0.1 until destroyed.
+class MetricsServer {
+ public:
+  // Port 0 picks a free one. Unavailable if the port is taken.
+  static absl::StatusOr<std::unique_ptr<MetricsServer>> Start(int port);
+  virtual ~MetricsServer() = default;
+  virtual int port() const = 0;
+};
+
 }  // namespace starling

@@ -1,10 +1,14 @@
 // The verbs, in the order a user meets them.
-#include "tools/verb.h"
+#include "tools/verbs.h"
 
 namespace starling {
 
 const std::vector<Verb>& AllVerbs() {
-  static const std::vector<Verb>* verbs = new std::vector<Verb>{};
+  static const std::vector<Verb>* verbs = new std::vector<Verb>{
+      TrainVerb(),
+      EvalVerb(),
+      ExportVerb(),
+  };
   return *verbs;
 }
 

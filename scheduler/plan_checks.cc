@@ -1,0 +1,203 @@
+#include "scheduler/plan_checks.h"
+
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+
+namespace starling {
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr char kNameChars[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
+
+// Collects the first thing wrong; later checks then do nothing.
+class Checker {
+ public:
+  explicit Checker(const SourceMap& map) : map_(map) {}
+
+  void Range(const std::string& path, double value, double least, double most) {
+    if (value >= least && value <= most) return;
+    Fail(path, most == kInf ? absl::StrCat("must be at least ", least)
+                            : absl::StrCat("must be in ", least, "..", most));
+  }
+  void AtLeast(const std::string& path, double value, double least) {
+    Range(path, value, least, kInf);
+  }
+  void Above(const std::string& path, double value, double bound) {
+    if (!(value > bound)) Fail(path, absl::StrCat("must be more than ", bound));
+  }
+  // least <= value < bound
+  void Below(const std::string& path, double value, double least, double bound) {
+    if (value >= least && value < bound) return;
+    Fail(path, absl::StrCat("must be at least ", least, " and less than ", bound));
+  }
+  // A name that becomes part of file names and URLs.
+  void Name(const std::string& path, const std::string& name) {
+    if (!name.empty() && name[0] != '.' && name.find_first_not_of(kNameChars) == std::string::npos)
+      return;
+    Fail(path, "must be letters, digits, `_`, `-` and `.`, and not begin with `.`");
+  }
+  void Require(bool ok, const std::string& path, const std::string& message) {
+    if (!ok && status_.ok()) status_ = map_.Error(path, message);
+  }
+  const absl::Status& status() const { return status_; }
+
+ private:
+  void Fail(const std::string& path, const std::string& message) {
+    std::string key = path.substr(path.rfind('.') + 1);
+    Require(false, path, absl::StrCat(key, " ", message));
+  }
+
+  const SourceMap& map_;
+  absl::Status status_;
+};
+
+void CheckData(const DataOptions& data, Checker* c) {
+  c->Range("data.batch", data.batch(), 1, 1 << 22);
+  c->Range("data.bad_rows_max", data.bad_rows_max(), 0, 1);
+  c->Require(!data.label().empty(), "data.label", "label must name a column");
+  c->Require(data.event_time() != data.label(), "data.event_time",
+             absl::StrCat("column \"", data.label(), "\" is the label already"));
+}
+
+void CheckBlock(const FeatureBlock& block, const std::string& path, bool event_time, Checker* c) {
+  c->Range(path + ".dim", block.dim(), 1, 512);
+  const TableOptions& table = block.table();
+  const std::string at = path + ".table";
+  if (table.has_name()) c->Name(at + ".name", table.name());
+  c->AtLeast(at + ".memory", static_cast<double>(table.memory()), 1);
+  c->AtLeast(at + ".init", table.init(), 0);
+  if (table.admit().has_count()) c->AtLeast(at + ".admit.count", table.admit().count(), 1);
+  if (table.admit().has_probability()) {
+    c->Above(at + ".admit.probability", table.admit().probability(), 0);
+    c->Range(at + ".admit.probability", table.admit().probability(), 0, 1);
+  }
+  if (table.evict().has_ttl()) {
+    c->Above(at + ".evict.ttl", table.evict().ttl(), 0);
+    c->Require(event_time, at + ".evict.ttl",
+               "rows age by event time, and there is none: set data.event_time, or remove ttl");
+  }
+}
+
+template <typename Deep>
+void CheckDeep(const Deep& deep, const std::string& path, Checker* c) {
+  for (int i = 0; i < deep.hidden_size(); ++i) {
+    c->Range(absl::StrCat(path, ".hidden[", i, "]"), deep.hidden(i), 1, 65536);
+  }
+  c->Below(path + ".dropout", deep.dropout(), 0, 1);
+}
+
+void CheckModel(const ModelOptions& model, Checker* c) {
+  const std::string path = absl::StrCat("model.", ModelName(model));
+  auto mlp = [&](const MlpOptions& options) {
+    CheckDeep(options, path, c);
+    c->Require(options.hidden_size() > 0, path,
+               absl::StrCat(ModelName(model), " needs hidden, as in {hidden: [400, 400, 400]}"));
+  };
+  switch (model.kind_case()) {
+    case ModelOptions::kDnn:
+      return mlp(model.dnn());
+    case ModelOptions::kWideDeep:
+      return mlp(model.wide_deep());
+    case ModelOptions::kDeepfm:
+      return mlp(model.deepfm());
+    case ModelOptions::kDcnv2:
+      CheckDeep(model.dcnv2(), path, c);
+      return c->Range(path + ".cross_layers", model.dcnv2().cross_layers(), 1, 64);
+    case ModelOptions::KIND_NOT_SET:
+      return c->Require(false, "model",
+                        "no model: give one of lr, fm, dnn, wide_deep, deepfm, dcnv2");
+    default:
+      return;
+  }
+}
+
+void CheckOptimizer(const OptimizerOptions& o, const std::string& path, Checker* c) {
+  c->AtLeast(path + ".l2", o.l2(), 0);
+  c->AtLeast(path + ".clip", o.clip(), 0);
+  switch (o.rule_case()) {
+    case OptimizerOptions::kSgd:
+      return c->Above(path + ".sgd.lr", o.sgd().lr(), 0);
+    case OptimizerOptions::kAdagrad:
+      c->Above(path + ".adagrad.lr", o.adagrad().lr(), 0);
+      c->Above(path + ".adagrad.eps", o.adagrad().eps(), 0);
+      return c->AtLeast(path + ".adagrad.initial_accumulator", o.adagrad().initial_accumulator(),
+                        0);
+    case OptimizerOptions::kAdam:
+      c->Above(path + ".adam.lr", o.adam().lr(), 0);
+      c->Above(path + ".adam.eps", o.adam().eps(), 0);
+      c->Below(path + ".adam.beta1", o.adam().beta1(), 0, 1);
+      return c->Below(path + ".adam.beta2", o.adam().beta2(), 0, 1);
+    case OptimizerOptions::kFtrl:
+      c->Above(path + ".ftrl.lr", o.ftrl().lr(), 0);
+      c->AtLeast(path + ".ftrl.beta", o.ftrl().beta(), 0);
+      c->AtLeast(path + ".ftrl.l1", o.ftrl().l1(), 0);
+      return c->AtLeast(path + ".ftrl.l2", o.ftrl().l2(), 0);
+    case OptimizerOptions::RULE_NOT_SET:
+      return;
+  }
+}
+
+void CheckSchedule(const ScheduleOptions& schedule, bool eval, Checker* c) {
+  const std::string path = "train.schedule";
+  c->AtLeast(path + ".warmup_steps", schedule.warmup_steps(), 0);
+  if (schedule.has_cosine()) {
+    c->AtLeast(path + ".cosine.steps", schedule.cosine().steps(), 1);
+    c->Range(path + ".cosine.floor", schedule.cosine().floor(), 0, 1);
+  }
+  if (schedule.has_step()) {
+    c->AtLeast(path + ".step.every", schedule.step().every(), 1);
+    c->Above(path + ".step.factor", schedule.step().factor(), 0);
+  }
+  if (schedule.has_plateau()) {
+    c->Above(path + ".plateau.factor", schedule.plateau().factor(), 0);
+    c->Range(path + ".plateau.floor", schedule.plateau().floor(), 0, 1);
+    c->Require(eval, path + ".plateau", "plateau looks at evaluations: set data.eval");
+  }
+}
+
+void CheckTrain(const TrainOptions& train, const DataOptions& data, Checker* c) {
+  const bool eval = data.eval_size() > 0;
+  c->AtLeast("train.epochs", train.epochs(), 1);
+  c->Range("train.threads", train.threads(), 0, 1024);
+  c->Range("train.lanes", train.lanes(), 1, 1024);
+  c->Range("train.tile", train.tile(), 1, 1 << 20);
+  c->Range("train.staleness", train.staleness(), 0, 1024);
+  c->AtLeast("train.clip_norm", train.clip_norm(), 0);
+  c->AtLeast("train.checkpoint.keep", train.checkpoint().keep(), 1);
+  c->Above("train.eval_every", train.eval_every(), 0);
+  c->Range("train.metrics_port", train.metrics_port(), 0, 65535);
+  CheckSchedule(train.schedule(), eval, c);
+  if (!train.has_early_stop()) return;
+  c->Require(eval, "train.early_stop", "early_stop looks at evaluations: set data.eval");
+  c->AtLeast("train.early_stop.patience", train.early_stop().patience(), 1);
+  c->AtLeast("train.early_stop.min_delta", train.early_stop().min_delta(), 0);
+  c->Require(train.early_stop().metric() != EarlyStopOptions::GAUC || data.has_group(),
+             "train.early_stop.metric", "gauc needs groups: set data.group");
+}
+
+}  // namespace
+
+std::string ModelName(const ModelOptions& model) {
+  const auto* kind = model.GetDescriptor()->FindOneofByName("kind");
+  const auto* field = model.GetReflection()->GetOneofFieldDescriptor(model, kind);
+  return field == nullptr ? "" : field->name();
+}
+
+absl::Status CheckValues(const Job& job, const SourceMap& map) {
+  Checker c(map);
+  c.Name("name", job.name());
+  CheckData(job.data(), &c);
+  for (int i = 0; i < job.features_size(); ++i) {
+    CheckBlock(job.features(i), absl::StrCat("features[", i, "]"), job.data().has_event_time(), &c);
+  }
+  CheckModel(job.model(), &c);
+  CheckOptimizer(job.optimizer().sparse(), "optimizer.sparse", &c);
+  CheckOptimizer(job.optimizer().linear(), "optimizer.linear", &c);
+  CheckOptimizer(job.optimizer().dense(), "optimizer.dense", &c);
+  CheckTrain(job.train(), job.data(), &c);
+  return c.status();
+}
+
+}  // namespace starling

@@ -1,0 +1,16 @@
+// Limits of the values of a job, which proto types cannot express: each error
+// names the place in the config and what is allowed.
+#pragma once
+
+#include "absl/status/status.h"
+#include "base/yaml_proto.h"
+#include "scheduler/job.pb.h"
+
+namespace starling {
+
+absl::Status CheckValues(const Job& job, const SourceMap& map);
+
+// "lr", "deepfm", … as the YAML has it; "" if none is chosen.
+std::string ModelName(const ModelOptions& model);
+
+}  // namespace starling

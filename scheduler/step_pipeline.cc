@@ -1,0 +1,289 @@
+#include "scheduler/step_pipeline.h"
+
+#include <cmath>
+#include <deque>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "base/random.h"
+#include "base/status.h"
+
+namespace starling {
+namespace {
+
+// Adds the time since its construction to *total.
+class Timer {
+ public:
+  explicit Timer(double* total) : total_(total), start_(absl::GetCurrentTimeNanos()) {}
+  ~Timer() { *total_ += static_cast<double>(absl::GetCurrentTimeNanos() - start_) * 1e-9; }
+
+ private:
+  double* const total_;
+  const int64_t start_;
+};
+
+// One step under way. Its memory is reused by later steps.
+struct Step {
+  int64_t number = 0;
+  Batch batch;
+  ReaderPosition next;
+  std::vector<TableKeys> keys;
+  std::vector<std::vector<float>> rows, grads;  // (U, width) by table
+  std::vector<std::span<float>> row_spans;      // Over `rows`, for the calls under way.
+  std::vector<std::span<const float>> grad_spans;
+  std::vector<float> dense, dense_grads, scores;
+  absl::Status pulled, pushed;
+  std::unique_ptr<absl::Notification> pull_done, push_done;
+};
+
+void ClipToNorm(double norm_max, std::span<float> grads) {
+  double sum = 0;
+  for (float g : grads) sum += static_cast<double>(g) * g;
+  double norm = std::sqrt(sum);
+  if (norm <= norm_max) return;
+  float scale = static_cast<float>(norm_max / norm);
+  for (float& g : grads) g *= scale;
+}
+
+// Takes batches from the reader and asks the tiers for their rows, some steps
+// ahead of the pulls.
+class Prefetcher {
+ public:
+  Prefetcher(BatchReader* reader, ParameterClient* client)
+      : reader_(reader), client_(client), thread_([this] { Work(); }) {}
+  ~Prefetcher() {
+    {
+      absl::MutexLock lock(&mu_);
+      stop_ = true;
+    }
+    thread_.join();
+  }
+
+  absl::Status Next(Step* step) {
+    absl::MutexLock lock(&mu_);
+    mu_.Await(absl::Condition(
+        +[](Prefetcher* p) { return !p->ready_.empty(); }, this));
+    if (!ready_.front().status.ok()) return ready_.front().status;
+    std::swap(step->batch, ready_.front().batch);
+    step->next = ready_.front().next;
+    spare_.push_back(std::move(ready_.front().batch));
+    ready_.pop_front();
+    return absl::OkStatus();
+  }
+
+ private:
+  struct Item {
+    absl::Status status;
+    Batch batch;
+    ReaderPosition next;
+  };
+  static constexpr size_t kAhead = 2;
+
+  bool HasRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return stop_ || ready_.size() < kAhead;
+  }
+
+  void Work() {
+    while (true) {
+      Item item;
+      {
+        absl::MutexLock lock(&mu_);
+        mu_.Await(absl::Condition(this, &Prefetcher::HasRoom));
+        if (stop_) return;
+        if (!spare_.empty()) {
+          item.batch = std::move(spare_.back());
+          spare_.pop_back();
+        }
+      }
+      item.status = reader_->Next(&item.batch);
+      bool last = !item.status.ok();
+      if (!last) {
+        item.next = reader_->position();
+        client_->Prefetch(KeysOf(item.batch));
+      }
+      absl::MutexLock lock(&mu_);
+      ready_.push_back(std::move(item));
+      if (last) return;
+    }
+  }
+
+  BatchReader* const reader_;
+  ParameterClient* const client_;
+  absl::Mutex mu_;
+  bool stop_ ABSL_GUARDED_BY(mu_) = false;
+  std::deque<Item> ready_ ABSL_GUARDED_BY(mu_);
+  std::vector<Batch> spare_ ABSL_GUARDED_BY(mu_);
+  std::thread thread_;  // Last: it uses the others.
+};
+
+}  // namespace
+
+std::vector<TableKeys> KeysOf(const Batch& batch) {
+  std::vector<TableKeys> keys;
+  for (const TableIds& t : batch.tables) keys.push_back({t.ids, t.counts, t.event_times});
+  return keys;
+}
+
+struct StepPipeline::Impl {
+  const Network* network;
+  ParameterClient* client;
+  ThreadPool* pool;
+  PipelineOptions options;
+  StageTimes times;
+  std::unique_ptr<Workspace> workspace;
+
+  std::deque<std::unique_ptr<Step>> pulling;  // Pull sent, not computed; by number.
+  std::deque<std::unique_ptr<Step>> pushing;  // Push sent, perhaps done; by number.
+  std::vector<std::unique_ptr<Step>> spare;
+
+  absl::Status Loop(Prefetcher* batches, int64_t first_step,
+                    const std::function<double(int64_t)>& lr_scale,
+                    const std::function<bool(const StepReport&)>& on_step);
+  absl::Status Pull(Prefetcher* batches, int64_t number);
+  absl::StatusOr<double> Compute(Step* step);
+  void Push(std::unique_ptr<Step> step, double lr_scale);
+  absl::Status FinishPushes(int64_t before);
+  absl::Status Drain();
+};
+
+StepPipeline::StepPipeline(const Network* network, ParameterClient* client, ThreadPool* pool,
+                           const PipelineOptions& options)
+    : impl_(new Impl{network, client, pool, options, {}, network->NewWorkspace(), {}, {}, {}}) {}
+StepPipeline::~StepPipeline() = default;
+const StageTimes& StepPipeline::times() const { return impl_->times; }
+
+absl::Status StepPipeline::Run(BatchReader* reader, int64_t first_step,
+                               const std::function<double(int64_t)>& lr_scale,
+                               const std::function<bool(const StepReport&)>& on_step) {
+  Prefetcher batches(reader, impl_->client);
+  absl::Status status = impl_->Loop(&batches, first_step, lr_scale, on_step);
+  absl::Status drained = impl_->Drain();
+  return status.ok() ? drained : status;
+}
+
+absl::Status StepPipeline::Impl::Loop(Prefetcher* batches, int64_t first_step,
+                                      const std::function<double(int64_t)>& lr_scale,
+                                      const std::function<bool(const StepReport&)>& on_step) {
+  int64_t next_pull = first_step;
+  bool ended = false;  // No further pull: the pass is over or on_step said stop.
+  while (true) {
+    while (!ended && static_cast<int>(pulling.size()) <= options.staleness) {
+      absl::Status status = Pull(batches, next_pull);
+      if (absl::IsOutOfRange(status)) {
+        ended = true;
+      } else {
+        RETURN_IF_ERROR(status);
+        ++next_pull;
+      }
+    }
+    if (pulling.empty()) return absl::OkStatus();
+    Step* step = pulling.front().get();
+    {
+      Timer timer(&times.pull);
+      step->pull_done->WaitForNotification();
+    }
+    RETURN_IF_ERROR(step->pulled);
+    ASSIGN_OR_RETURN(double loss, Compute(step));
+    std::unique_ptr<Step> owned = std::move(pulling.front());
+    pulling.pop_front();
+    Push(std::move(owned), lr_scale(step->number));
+    if (!on_step({step->number, &step->batch, step->scores, loss, step->next})) ended = true;
+  }
+}
+
+absl::Status StepPipeline::Impl::Pull(Prefetcher* batches, int64_t number) {
+  std::unique_ptr<Step> step = spare.empty() ? std::make_unique<Step>() : std::move(spare.back());
+  if (!spare.empty()) spare.pop_back();
+  do {
+    Timer timer(&times.wait_read);
+    RETURN_IF_ERROR(batches->Next(step.get()));
+  } while (step->batch.rows == 0);
+  RETURN_IF_ERROR(FinishPushes(number - options.staleness));
+
+  Timer timer(&times.pull);
+  step->number = number;
+  step->keys = KeysOf(step->batch);
+  step->rows.resize(step->keys.size());
+  step->grads.resize(step->keys.size());
+  for (size_t t = 0; t < step->keys.size(); ++t) {
+    size_t floats = step->keys[t].ids.size() * network->spec().table_width(static_cast<int>(t));
+    step->rows[t].resize(floats);
+    step->grads[t].resize(floats);
+  }
+  step->dense.resize(network->param_floats());
+  step->dense_grads.resize(network->param_floats());
+  step->scores.resize(step->batch.rows);
+  step->pull_done = std::make_unique<absl::Notification>();
+  Step* s = step.get();
+  pulling.push_back(std::move(step));
+  s->row_spans.assign(s->rows.begin(), s->rows.end());
+  s->grad_spans.assign(s->grads.begin(), s->grads.end());
+  client->Pull(PullMode::kCreate, s->keys, s->row_spans, s->dense, [s](absl::Status status) {
+    s->pulled = std::move(status);
+    s->pull_done->Notify();
+  });
+  return absl::OkStatus();
+}
+
+absl::StatusOr<double> StepPipeline::Impl::Compute(Step* step) {
+  Timer timer(&times.compute);
+  std::vector<std::span<const float>> rows(step->rows.begin(), step->rows.end());
+  std::vector<std::span<float>> grads(step->grads.begin(), step->grads.end());
+  absl::StatusOr<double> loss =
+      network->Train(step->batch, rows, step->dense, RandomBits(options.seed, step->number), pool,
+                     workspace.get(), step->scores, grads, step->dense_grads);
+  if (!loss.ok()) {
+    const BatchName& n = step->batch.name;
+    return Annotate(loss.status(), absl::StrCat("step ", step->number, " (pass ", n.pass,
+                                                ", split ", n.split, ", batch ", n.batch, ")"));
+  }
+  if (options.clip_norm > 0) ClipToNorm(options.clip_norm, step->dense_grads);
+  return loss;
+}
+
+void StepPipeline::Impl::Push(std::unique_ptr<Step> step, double lr_scale) {
+  Timer timer(&times.push);
+  step->push_done = std::make_unique<absl::Notification>();
+  Step* s = step.get();
+  pushing.push_back(std::move(step));
+  client->Push(s->batch.name, static_cast<float>(lr_scale), s->keys, s->grad_spans, s->dense_grads,
+               [s](absl::Status status) {
+                 s->pushed = std::move(status);
+                 s->push_done->Notify();
+               });
+}
+
+// Waits for the pushes of all steps before `before`.
+absl::Status StepPipeline::Impl::FinishPushes(int64_t before) {
+  Timer timer(&times.push);
+  while (!pushing.empty() && pushing.front()->number < before) {
+    pushing.front()->push_done->WaitForNotification();
+    absl::Status status = pushing.front()->pushed;
+    spare.push_back(std::move(pushing.front()));
+    pushing.pop_front();
+    RETURN_IF_ERROR(status);
+  }
+  return absl::OkStatus();
+}
+
+// Nothing may be under way when Run returns: the memory is ours. After an
+// error, steps pulled but not computed are dropped; no position passed them.
+absl::Status StepPipeline::Impl::Drain() {
+  for (std::unique_ptr<Step>& step : pulling) {
+    step->pull_done->WaitForNotification();
+    spare.push_back(std::move(step));
+  }
+  pulling.clear();
+  absl::Status first;
+  while (!pushing.empty()) {
+    absl::Status status = FinishPushes(pushing.front()->number + 1);
+    if (first.ok()) first = status;
+  }
+  return first;
+}
+
+}  // namespace starling

@@ -1,0 +1,62 @@
+// starling export: a checkpoint as a bundle that `serve` and `predict` read.
+#include <gflags/gflags.h>
+
+#include <cstdio>
+
+#include "base/file.h"
+#include "base/status.h"
+#include "scheduler/trainer.h"
+#include "serving/bundle.h"
+#include "tools/flags.h"
+#include "tools/job.h"
+#include "tools/publish.h"
+#include "tools/verbs.h"
+
+DEFINE_string(name, "", "name to serve the model under; default: the job's");
+DEFINE_bool(publish, false, "--out is a publication root: add the next version to it");
+
+namespace starling {
+namespace {
+
+absl::Status Run(const VerbCall& call) {
+  if (FLAGS_out.empty())
+    return absl::InvalidArgumentError("--out is missing: where to write the bundle?");
+  if (FLAGS_checkpoint.empty() == FLAGS_config.empty()) {
+    return absl::InvalidArgumentError(
+        "give either --config (the job's latest checkpoint) or --checkpoint DIR");
+  }
+  std::string from = FLAGS_checkpoint;
+  if (from.empty()) {
+    SourceMap map;
+    ASSIGN_OR_RETURN(Plan plan, LoadPlan(FLAGS_config, call.set, &map));
+    from = CheckpointRoot(plan.job);
+  }
+  ASSIGN_OR_RETURN(Checkpoint checkpoint, FindCheckpoint(from));
+  std::string scratch = absl::StrCat(FLAGS_out, ".scratch");
+  ASSIGN_OR_RETURN(std::unique_ptr<LocalModel> model,
+                   LocalModel::Create(SpecOf(checkpoint.info), NetworkOptions(), scratch));
+  RETURN_IF_ERROR(model->Load(checkpoint));
+  std::string name = FLAGS_name.empty() ? checkpoint.info.job() : FLAGS_name;
+  ASSIGN_OR_RETURN(std::string dir, ExportModel(model.get(), checkpoint.info.state(), name,
+                                                FLAGS_out, FLAGS_publish));
+  if (FLAGS_json) {
+    std::printf("{\"bundle\": \"%s\", \"step\": %ld}\n", dir.c_str(),
+                static_cast<long>(checkpoint.info.state().step()));
+  }
+  std::fprintf(stderr, "exported %s (step %ld) to %s\n", checkpoint.dir.c_str(),
+               static_cast<long>(checkpoint.info.state().step()), dir.c_str());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Verb ExportVerb() {
+  return {
+      "export",
+      "Export a checkpoint as a bundle to serve",
+      "starling export (--config job.yaml | --checkpoint DIR) --out DIR [--publish] [--name NAME]",
+      {"config", "set", "checkpoint", "out", "name", "publish", "json"},
+      Run};
+}
+
+}  // namespace starling

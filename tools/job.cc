@@ -1,0 +1,80 @@
+#include "tools/job.h"
+
+#include <csignal>
+#include <cstdio>
+
+#include "absl/strings/str_format.h"
+#include "base/status.h"
+#include "tools/flags.h"
+
+namespace starling {
+namespace {
+
+std::atomic<bool> stop_requested{false};
+
+void OnSignal(int signal) {
+  if (stop_requested.exchange(true)) {
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<LoadedJob> LoadJob(const VerbCall& call) {
+  if (FLAGS_config.empty()) return absl::InvalidArgumentError("--config is missing: which job?");
+  LoadedJob job;
+  ASSIGN_OR_RETURN(job.plan, LoadPlan(FLAGS_config, call.set, &job.map));
+  const DataOptions& data = job.plan.job.data();
+  if (data.train().empty())
+    return job.map.Error("data", "`train` is missing: which files to train on?");
+  ASSIGN_OR_RETURN(job.train, SampleSource::Open({data.train().begin(), data.train().end()}));
+  RETURN_IF_ERROR(CheckSchema(job.plan, job.map, *job.train));
+  if (data.eval().empty()) return job;
+  ASSIGN_OR_RETURN(job.eval, SampleSource::Open({data.eval().begin(), data.eval().end()}));
+  RETURN_IF_ERROR(CheckSchema(job.plan, job.map, *job.eval));
+  return job;
+}
+
+const std::atomic<bool>* StopRequested() {
+  static const bool installed = [] {
+    std::signal(SIGINT, OnSignal);
+    std::signal(SIGTERM, OnSignal);
+    return true;
+  }();
+  (void)installed;
+  return &stop_requested;
+}
+
+void PrintTable(const std::vector<std::pair<std::string, std::string>>& rows) {
+  size_t width = 0;
+  for (const auto& [name, value] : rows) width = std::max(width, name.size());
+  for (const auto& [name, value] : rows) {
+    std::fprintf(stderr, "  %-*s  %s\n", static_cast<int>(width), name.c_str(), value.c_str());
+  }
+}
+
+std::string WithCommas(int64_t n) {
+  std::string s = absl::StrCat(n);
+  for (int i = static_cast<int>(s.size()) - 3; i > (n < 0 ? 1 : 0); i -= 3) s.insert(i, ",");
+  return s;
+}
+
+std::vector<std::pair<std::string, std::string>> EvalRows(const EvalMetrics& m) {
+  return {
+      {"eval rows", WithCommas(m.samples)},
+      {"eval AUC", absl::StrFormat("%.5f", m.auc)},
+      {"eval GAUC", m.gauc_groups > 0 ? absl::StrFormat("%.5f (%d groups)", m.gauc, m.gauc_groups)
+                                      : std::string("no group column")},
+      {"eval log loss", absl::StrFormat("%.5f", m.logloss)},
+      {"eval normalised entropy", absl::StrFormat("%.4f", m.ne)},
+      {"eval calibration", absl::StrFormat("%.4f", m.calibration)}};
+}
+
+std::string EvalJson(const EvalMetrics& m) {
+  return absl::StrFormat(
+      R"("auc": %.6f, "gauc": %.6f, "logloss": %.6f, "ne": %.6f, "calibration": %.6f)", m.auc,
+      m.gauc, m.logloss, m.ne, m.calibration);
+}
+
+}  // namespace starling

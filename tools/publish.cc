@@ -1,0 +1,56 @@
+#include "tools/publish.h"
+
+#include <vector>
+
+#include "base/file.h"
+#include "base/file_set.h"
+#include "base/status.h"
+#include "serving/bundle.h"
+
+namespace starling {
+namespace {
+
+// One more than the newest version under `root`.
+absl::StatusOr<uint64_t> NextVersion(const std::string& root) {
+  absl::StatusOr<std::string> current = FindBundle(root);
+  if (absl::IsNotFound(current.status())) return 1;
+  RETURN_IF_ERROR(current.status());
+  BundleInfo info;
+  RETURN_IF_ERROR(OpenFileSet(*current, "bundle", &info).status());
+  return info.version() + 1;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ExportModel(LocalModel* model, const TrainerState& state,
+                                        const std::string& name, const std::string& out,
+                                        bool publish) {
+  BundleSpec spec;
+  spec.info.set_model(name);
+  spec.info.set_version(1);
+  spec.info.set_step(state.step());
+  spec.info.set_event_time(state.event_time());
+  spec.features = model->spec().features;
+  spec.tables = model->spec().tables;
+  spec.graph = model->spec().graph;
+  std::string dir = out;
+  if (publish) {
+    ASSIGN_OR_RETURN(uint64_t version, NextVersion(out));
+    spec.info.set_version(version);
+    dir = BundleVersionDir(out, version);
+  }
+  std::vector<float> dense(model->network().param_floats());
+  RETURN_IF_ERROR(model->store().PullDense(dense));
+  RETURN_IF_ERROR(WriteBundle(
+      dir, spec, dense, [&](int t, const std::function<absl::Status(const RowRecord&)>& emit) {
+        absl::Status status;
+        RETURN_IF_ERROR(model->store().table(t).ForEach(
+            [&](uint64_t id, const RowMeta& meta, std::span<const float> floats) {
+              if (status.ok()) status = emit({id, meta, false, floats});
+            }));
+        return status;
+      }));
+  return dir;
+}
+
+}  // namespace starling

@@ -1,0 +1,18 @@
+// From a model in memory to a bundle on disk.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "scheduler/model.h"
+
+namespace starling {
+
+// Writes the model as a bundle to `out`; with `publish`, as the next version
+// under the publication root `out`. Nothing may train meanwhile. Returns the
+// bundle's directory.
+absl::StatusOr<std::string> ExportModel(LocalModel* model, const TrainerState& state,
+                                        const std::string& name, const std::string& out,
+                                        bool publish);
+
+}  // namespace starling

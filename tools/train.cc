@@ -1,0 +1,87 @@
+// starling train: a job from Parquet to a checkpoint.
+#include <gflags/gflags.h>
+
+#include <cstdio>
+
+#include "absl/strings/str_format.h"
+#include "base/metrics.h"
+#include "base/status.h"
+#include "scheduler/trainer.h"
+#include "tools/flags.h"
+#include "tools/job.h"
+#include "tools/verbs.h"
+
+DEFINE_bool(resume, false, "go on from the latest checkpoint");
+
+namespace starling {
+namespace {
+
+void PrintClosing(const LoadedJob& job, const TrainSummary& s) {
+  std::vector<std::pair<std::string, std::string>> rows = {
+      {"rows trained", WithCommas(s.samples)},
+      {"steps", WithCommas(s.steps)},
+      {"samples/s", WithCommas(static_cast<int64_t>(s.samples / std::max(1e-9, s.train_seconds)))},
+      {"bad rows", WithCommas(s.bad_rows)},
+      {"train loss, AUC (progressive)", absl::StrFormat("%.5f, %.5f", s.train_loss, s.train_auc)},
+  };
+  if (s.evaluated) {
+    for (auto& row : EvalRows(s.eval)) rows.push_back(row);
+  }
+  const StageTimes& t = s.stages;
+  rows.push_back(
+      {"seconds in read-wait, pull, compute, push",
+       absl::StrFormat("%.2f, %.2f, %.2f, %.2f", t.wait_read, t.pull, t.compute, t.push)});
+  rows.push_back({"seconds on reader threads: read, compile",
+                  absl::StrFormat("%.2f, %.2f", s.read_seconds, s.compile_seconds)});
+  rows.push_back({"seconds in evaluation, checkpoints",
+                  absl::StrFormat("%.2f, %.2f", s.eval_seconds, s.checkpoint_seconds)});
+  rows.push_back({"checkpoint", s.checkpoint});
+  std::fprintf(stderr, "\n%s: trained to step %s\n", job.plan.job.name().c_str(),
+               WithCommas(s.state.step()).c_str());
+  PrintTable(rows);
+}
+
+void PrintJson(const TrainSummary& s) {
+  EvalMetrics m = s.eval;
+  if (!s.evaluated) {  // Progressive: each row was scored before it was learned.
+    m.auc = m.gauc = s.train_auc;
+    m.logloss = s.train_loss;
+  }
+  const StageTimes& t = s.stages;
+  std::printf(
+      R"({%s, "metrics_of": "%s", "samples": %d, "samples_per_s": %.1f, "steps": %d, "step": %d, "bad_rows": %d, )"
+      R"("seconds": {"train": %.3f, "wait_read": %.3f, "pull": %.3f, "compute": %.3f, "push": %.3f, "read": %.3f, )"
+      R"("compile": %.3f, "eval": %.3f, "checkpoint": %.3f}, "checkpoint": "%s"})"
+      "\n",
+      EvalJson(m).c_str(), s.evaluated ? "eval" : "train, progressive",
+      static_cast<long>(s.samples), s.samples / std::max(1e-9, s.train_seconds),
+      static_cast<int>(s.steps), static_cast<int>(s.state.step()), static_cast<int>(s.bad_rows),
+      s.train_seconds, t.wait_read, t.pull, t.compute, t.push, s.read_seconds, s.compile_seconds,
+      s.eval_seconds, s.checkpoint_seconds, s.checkpoint.c_str());
+}
+
+absl::Status Run(const VerbCall& call) {
+  ASSIGN_OR_RETURN(LoadedJob job, LoadJob(call));
+  std::unique_ptr<MetricsServer> metrics;
+  if (job.plan.job.train().metrics_port() > 0) {
+    ASSIGN_OR_RETURN(metrics, MetricsServer::Start(job.plan.job.train().metrics_port()));
+    std::fprintf(stderr, "metrics on http://127.0.0.1:%d/metrics\n", metrics->port());
+  }
+  Trainer trainer(job.plan, job.train.get(), job.eval.get(), StopRequested());
+  RETURN_IF_ERROR(trainer.Run(FLAGS_resume));
+  PrintClosing(job, trainer.summary());
+  if (FLAGS_json) PrintJson(trainer.summary());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Verb TrainVerb() {
+  return {"train",
+          "Train a model from Parquet logs",
+          "starling train --config job.yaml [--resume] [--set a.b=v]",
+          {"config", "set", "resume", "json"},
+          Run};
+}
+
+}  // namespace starling
