@@ -23,7 +23,6 @@ class Channel final : public RpcChannel {
       closed_ = true;
       Disconnect(absl::CancelledError(absl::StrCat(address_, ": the channel was closed")));
     });
-    loop_.reset();
   }
 
   void Call(absl::string_view service, absl::string_view method, RpcMessage request,
@@ -123,7 +122,7 @@ class Channel final : public RpcChannel {
   bool connecting_ = false;
   bool closed_ = false;
 
-  std::unique_ptr<IoLoop> loop_;  // Last: its threads use all the above.
+  const std::unique_ptr<IoLoop> loop_;  // Last, so destroyed first: its threads use all the above.
 };
 
 }  // namespace

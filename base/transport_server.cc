@@ -35,15 +35,12 @@ class Server final : public RpcServer {
   // peer takes them in time; calls that wait for a later reply are lost.
   ~Server() override {
     listener_ = nullptr;
-    {
-      std::unique_lock lock(mu_);
-      stopping_ = true;
-      changed_.wait(lock, [this] { return handlers_ == 0; });
-      for (auto& [raw, stream] : streams_) stream->CloseWhenSent();
-      changed_.wait_for(lock, ToChronoBounded(kFlushTime), [this] { return streams_.empty(); });
-      for (auto& [raw, stream] : streams_) stream->Close(absl::UnavailableError("stopped"));
-    }
-    loop_.reset();
+    std::unique_lock lock(mu_);
+    stopping_ = true;
+    changed_.wait(lock, [this] { return handlers_ == 0; });
+    for (auto& [raw, stream] : streams_) stream->CloseWhenSent();
+    changed_.wait_for(lock, ToChronoBounded(kFlushTime), [this] { return streams_.empty(); });
+    for (auto& [raw, stream] : streams_) stream->Close(absl::UnavailableError("stopped"));
   }
 
   int port() const override { return listener_->port(); }
@@ -119,8 +116,8 @@ class Server final : public RpcServer {
   int handlers_ = 0;  // Running now.
   bool stopping_ = false;
 
-  std::unique_ptr<IoLoop> loop_;  // Its threads use all the above.
   std::unique_ptr<IoListener> listener_;
+  const std::unique_ptr<IoLoop> loop_;  // Last, so destroyed first: its threads use all the above.
 };
 
 }  // namespace
