@@ -15,9 +15,10 @@ namespace starling {
 
 enum class ColumnType : uint8_t { kInt64, kDouble, kString };
 
-// One column of `rows` values, or lists of values. Narrower integers, booleans,
-// dates and timestamps (as seconds for event time) are widened to int64, float
-// to double, when the column is made.
+// One column of `rows` values, or lists of values. Narrower integers and
+// booleans are widened to int64 when the column is made, float and decimals to
+// double; dates and timestamps become whole seconds since 1970, rounded down;
+// an unsigned 64-bit integer keeps its bits.
 struct Column {
   std::string name;
   ColumnType type = ColumnType::kInt64;
@@ -44,5 +45,10 @@ struct ColumnBatch {
   // Null if there is none of that name.
   const Column* Find(absl::string_view name) const;
 };
+
+// For messages: "integer", "list of strings".
+std::string ColumnTypeName(const Column& column);
+// The value as a person would write it: "7", "[a, b]". REQUIRES: row is not null.
+std::string ValueText(const Column& column, int64_t row);
 
 }  // namespace starling

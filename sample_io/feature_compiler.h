@@ -31,19 +31,25 @@ struct BadRow {
   std::string reason;
 };
 
+// The columns that `features` are made from, each once: id features, raw
+// features, then, with labels, the label, event time and group.
+std::vector<std::string> ColumnsOf(const FeatureSet& features, bool with_labels);
+
 class FeatureCompiler {
  public:
   static absl::StatusOr<std::unique_ptr<FeatureCompiler>> Create(const FeatureSet& features);
   virtual ~FeatureCompiler() = default;
 
   virtual const FeatureSet& features() const = 0;
-  // Columns the compiler reads: features, then label, event time and group.
+  // Columns the compiler reads: ColumnsOf(features(), true).
   virtual std::vector<std::string> Columns() const = 0;
 
   // Compiles the rows of `columns` listed in `rows` (all, in order, if empty),
   // less the bad ones, which are appended to `bad`. FailedPrecondition, naming
   // the column, if a column is absent or of a type that no row could satisfy.
-  // Without `with_labels` neither label, event time nor group is needed.
+  // Without `with_labels` neither label, event time nor group is needed. All of
+  // `batch` but its name is replaced; its vectors are reused. `bad` gets its rows
+  // in the order of `rows`, each once, with the first column at fault.
   virtual absl::Status Compile(const ColumnBatch& columns, std::span<const int64_t> rows,
                                bool with_labels, Batch* batch, std::vector<BadRow>* bad) const = 0;
 };

@@ -1,0 +1,91 @@
+#include "sample_io/unique_ids.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/hash.h"
+
+namespace starling {
+
+void UniqueIds::Start(size_t occurrences) {
+  size_t size = std::bit_ceil(std::max<size_t>(16, 2 * occurrences));
+  entries_.assign(size, Entry{0, 0});
+  mask_ = size - 1;
+  ids_.clear();
+}
+
+uint32_t UniqueIds::Number(uint64_t id) {
+  // An id is a hash already: its low bits choose the place.
+  for (size_t i = id & mask_;; i = (i + 1) & mask_) {
+    Entry& entry = entries_[i];
+    if (entry.number == 0) {
+      ids_.push_back(id);
+      entry = {id, static_cast<uint32_t>(ids_.size())};
+      return entry.number - 1;
+    }
+    if (entry.id == id) return entry.number - 1;
+  }
+}
+
+// One counting pass by bucket, then each bucket, of a few ids, by id.
+void UniqueIds::Sort(TableIds* table) {
+  const size_t n = ids_.size();
+  starts_.assign(kBuckets + 1, 0);
+  for (uint64_t id : ids_) ++starts_[BucketOf(id) + 1];
+  for (uint32_t b = 0; b < kBuckets; ++b) starts_[b + 1] += starts_[b];
+  order_.resize(n);
+  for (size_t i = 0; i < n; ++i) order_[starts_[BucketOf(ids_[i])]++] = static_cast<uint32_t>(i);
+  uint32_t begin = 0;  // starts_[b] is now where bucket b ends.
+  for (uint32_t b = 0; b < kBuckets; ++b) {
+    if (starts_[b] - begin > 1) {
+      std::sort(order_.begin() + begin, order_.begin() + starts_[b],
+                [this](uint32_t x, uint32_t y) { return ids_[x] < ids_[y]; });
+    }
+    begin = starts_[b];
+  }
+  table->ids.resize(n);
+  rank_.resize(n);
+  for (size_t i = 0; i < n; ++i) {
+    table->ids[i] = ids_[order_[i]];
+    rank_[order_[i]] = static_cast<uint32_t>(i);
+  }
+}
+
+// A counting sort by id that keeps the order (slot, entry) inside an id.
+void UniqueIds::TurnAround(std::span<const int64_t> event_times, TableIds* table) {
+  const size_t n = table->ids.size();
+  auto& offsets = table->occurrence_offsets;
+  offsets.resize(n + 1);
+  offsets[0] = 0;
+  for (size_t u = 0; u < n; ++u) offsets[u + 1] = offsets[u] + table->counts[u];
+  table->occurrences.resize(offsets[n]);
+  table->event_times.assign(n, 0);
+  for (uint32_t s = 0; s < table->slots.size(); ++s) {
+    const Slot& slot = table->slots[s];
+    for (uint32_t entry = 0; entry + 1 < slot.offsets.size(); ++entry) {
+      const int64_t time = event_times.empty() ? 0 : event_times[entry];
+      for (uint32_t i = slot.offsets[entry]; i < slot.offsets[entry + 1]; ++i) {
+        uint32_t u = slot.index[i];
+        table->occurrences[offsets[u]++] = {s, entry, slot.weights.empty() ? 1 : slot.weights[i]};
+        table->event_times[u] = std::max(table->event_times[u], time);
+      }
+    }
+  }
+  // offsets[u] has moved on to where u ends, which is where u + 1 starts.
+  for (size_t u = n; u > 0; --u) offsets[u] = offsets[u - 1];
+  offsets[0] = 0;
+}
+
+void UniqueIds::Finish(std::span<const int64_t> event_times, TableIds* table) {
+  Sort(table);
+  table->counts.assign(table->ids.size(), 0);
+  for (Slot& slot : table->slots) {
+    for (uint32_t& index : slot.index) {
+      index = rank_[index];
+      ++table->counts[index];
+    }
+  }
+  TurnAround(event_times, table);
+}
+
+}  // namespace starling
