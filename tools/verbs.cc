@@ -5,6 +5,7 @@ namespace starling {
 
 const std::vector<Verb>& AllVerbs() {
   static const std::vector<Verb>* verbs = new std::vector<Verb>{
+      GenerateVerb(),
       TrainVerb(),
       EvalVerb(),
       ExportVerb(),
