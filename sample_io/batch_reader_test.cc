@@ -50,7 +50,7 @@ class BatchReaderTest : public testing::Test {
         auto bad = labels.find(row);
         y.push_back(bad != labels.end() ? bad->second : absl::StrCat(row % 2));
       }
-      auto json = [](const auto& v) { return "[" + absl::StrJoin(v, ",") + "]"; };
+      auto json = [](const auto& v) { return absl::StrCat("[", absl::StrJoin(v, ","), "]"); };
       TestFileOptions options;
       options.row_group_rows = 37;
       WriteParquet(absl::StrCat(dir_, "/data/", f, ".parquet"),
