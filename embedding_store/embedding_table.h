@@ -1,7 +1,8 @@
 // An EmbeddingTable maps a feature id to one row: [meta | weights | optimizer
 // state]. Hot rows live in memory under a budget; the rest, when the tier is
 // rocksdb, in a RocksDB that is scratch: it has no WAL and is discarded on
-// open. Only a snapshot is truth.
+// open. Only a snapshot is truth. With update: dense all rows stay in memory,
+// whatever the tier, since every step touches them all.
 //
 // The table owns all row memory; callers get copies, never row pointers. Calls
 // are batches; ids are unique within a call.
@@ -29,9 +30,15 @@
 
 namespace starling {
 
+class ThreadPool;
+
 struct TableEnv {
-  std::string
-      scratch_dir;  // For RocksDB; created, and removed on destruction. Unused by tier memory.
+  // For RocksDB; created at the first demotion, and removed on destruction.
+  // Unused by tier memory.
+  std::string scratch_dir;
+  // Large batches are split over it, by stripe; results do not depend on it.
+  // Not owned; null: the calling thread does all.
+  ThreadPool* pool = nullptr;
 };
 
 struct TableStats {
@@ -57,23 +64,26 @@ class EmbeddingTable : public RowSource {
                                       std::span<const int64_t> event_times,
                                       std::span<float> weights) = 0;
   // One optimiser step per id with grads (ids, width). Unknown ids are
-  // skipped. With update: dense every other row takes a step of gradient 0 too.
+  // skipped. With update: dense every other row takes a step of gradient 0 too,
+  // so a step counter (Adam) equals the number of calls; `ids` may be empty.
   virtual absl::Status ApplyGradients(std::span<const uint64_t> ids, std::span<const float> grads,
                                       float lr_scale) = 0;
   // Brings cold rows of `ids` into memory; never reads values, never fails a step.
   virtual void Prefetch(std::span<const uint64_t> ids) = 0;
-  virtual void Erase(std::span<const uint64_t> ids) = 0;
+  virtual absl::Status Erase(std::span<const uint64_t> ids) = 0;
 
-  // Writes all rows, and the
-  // admission state, as one row file at `path`, durable when it returns.
+  // Writes all rows, the admission state and the counters as one row file at
+  // `path`, durable when it returns. What a failed call leaves is not a row file.
   virtual absl::Status Snapshot(const std::string& path) = 0;
   // Adds the rows of a row file that `keep(id)` accepts: a restore into
   // another number of shards reads every file on every shard.
   // FailedPrecondition, naming what differs, if its layout is not this table's.
+  // After DataLoss the table holds a part of the rows: discard it.
   virtual absl::Status Restore(const std::string& path,
                                const std::function<bool(uint64_t)>& keep) = 0;
 
   // Calls fn(id, meta, weights + state) for every row, by bucket, then id.
+  // Stops writers meanwhile; fn must not call this table.
   virtual absl::Status ForEach(
       const std::function<void(uint64_t, const RowMeta&, std::span<const float>)>& fn) const = 0;
 

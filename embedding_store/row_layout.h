@@ -30,9 +30,13 @@ struct Segment {
   OptimizerOptions optimizer;
 };
 
+// The seed of all row inits of a table: a function of the spec's seed and the table's name.
+uint64_t TableSeed(const TableSpec& spec);
+
 class RowLayout {
  public:
-  // InvalidArgument if there is no segment or a dim is outside 1..512.
+  // InvalidArgument if there is no segment, a dim is outside 1..512 or a
+  // segment has no optimizer.
   static absl::StatusOr<RowLayout> Create(const TableSpec& spec);
 
   const std::vector<Segment>& segments() const { return segments_; }

@@ -1,0 +1,129 @@
+#include <utility>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/status.h"
+#include "base/sync_point.h"
+#include "embedding_store/row_file.h"
+#include "embedding_store/row_file_format.h"
+
+namespace starling {
+namespace {
+
+using namespace row_file;
+
+class RowFileWriterImpl : public RowFileWriter {
+ public:
+  RowFileWriterImpl(std::unique_ptr<WritableFile> file, size_t floats)
+      : file_(std::move(file)), floats_(floats) {}
+
+  absl::Status WriteHeader(const RowFileHeader& header) {
+    RowFileHeaderProto proto;
+    *proto.mutable_spec() = header.spec;
+    proto.set_width(header.width);
+    proto.set_state_size(header.state_size);
+    std::string bytes(kMagic);
+    std::string body = proto.SerializeAsString();
+    Put<uint32_t>(&bytes, kVersion);
+    Put<uint32_t>(&bytes, body.size());
+    bytes += body;
+    Put<uint32_t>(&bytes, Crc32c(bytes));
+    return file_->Append(bytes);
+  }
+
+  absl::Status Append(const RowRecord& row) override {
+    RETURN_IF_ERROR(CheckRow(row));
+    Put<uint64_t>(&block_, row.id);
+    Put<int64_t>(&block_, row.meta.event_time);
+    Put<uint32_t>(&block_, row.meta.frequency);
+    Put<uint32_t>(&block_, row.meta.epoch);
+    Put<uint32_t>(&block_, row.tombstone ? kTombstone : 0);
+    if (!row.tombstone) {
+      block_.append(reinterpret_cast<const char*>(row.floats.data()), floats_ * sizeof(float));
+    }
+    last_id_ = row.id;
+    ++rows_;
+    ++block_rows_;
+    return block_.size() < kBlockBytes ? absl::OkStatus() : FlushBlock();
+  }
+
+  absl::Status AddExtra(const std::string& name, absl::string_view bytes) override {
+    RETURN_IF_ERROR(FlushBlock());
+    std::string prefix;
+    Put<uint32_t>(&prefix, kExtraTag);
+    Put<uint32_t>(&prefix, name.size());
+    Put<uint64_t>(&prefix, bytes.size());
+    Put<uint32_t>(&prefix, Crc32c(bytes, Crc32c(name, Crc32c(prefix))));
+    ++extras_;
+    RETURN_IF_ERROR(file_->Append(prefix));
+    RETURN_IF_ERROR(file_->Append(name));
+    return file_->Append(bytes);
+  }
+
+  absl::Status Finish() override {
+    RETURN_IF_ERROR(FlushBlock());
+    std::string footer;
+    Put<uint32_t>(&footer, kFooterTag);
+    Put<uint64_t>(&footer, rows_);
+    Put<uint64_t>(&footer, blocks_);
+    Put<uint32_t>(&footer, extras_);
+    Put<uint32_t>(&footer, Crc32c(footer));
+    footer.append(kEndMagic.data(), kEndMagic.size());
+    RETURN_IF_ERROR(file_->Append(footer));
+    return file_->Close();
+  }
+
+ private:
+  // A file that breaks these would be refused by the reader, when it is too late.
+  absl::Status CheckRow(const RowRecord& row) const {
+    if (extras_ > 0) {
+      return absl::InternalError(absl::StrCat(file_->path(), ": row added after an extra"));
+    }
+    if (rows_ > 0 && !IdBefore(last_id_, row.id)) {
+      return absl::InternalError(
+          absl::StrCat(file_->path(), ": id ", row.id, " after ", last_id_, " is out of order"));
+    }
+    if (!row.tombstone && row.floats.size() < floats_) {
+      return absl::InternalError(absl::StrCat(file_->path(), ": row ", row.id, " has ",
+                                              row.floats.size(), " floats, not ", floats_));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status FlushBlock() {
+    if (block_rows_ == 0) return absl::OkStatus();
+    STARLING_SYNC_POINT("row_file.block");
+    std::string prefix;
+    Put<uint32_t>(&prefix, kBlockTag);
+    Put<uint32_t>(&prefix, block_rows_);
+    Put<uint32_t>(&prefix, block_.size());
+    Put<uint32_t>(&prefix, Crc32c(block_, Crc32c(prefix)));
+    RETURN_IF_ERROR(file_->Append(prefix));
+    RETURN_IF_ERROR(file_->Append(block_));
+    ++blocks_;
+    block_rows_ = 0;
+    block_.clear();
+    return absl::OkStatus();
+  }
+
+  std::unique_ptr<WritableFile> file_;
+  const size_t floats_;  // Per row.
+  std::string block_;    // Rows of the block being filled.
+  uint32_t block_rows_ = 0;
+  uint64_t rows_ = 0, blocks_ = 0;
+  uint32_t extras_ = 0;
+  uint64_t last_id_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RowFileWriter>> RowFileWriter::Create(const std::string& path,
+                                                                     const RowFileHeader& header) {
+  ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, CreateFile(path));
+  auto writer =
+      std::make_unique<RowFileWriterImpl>(std::move(file), header.width + header.state_size);
+  RETURN_IF_ERROR(writer->WriteHeader(header));
+  return writer;
+}
+
+}  // namespace starling

@@ -1,0 +1,74 @@
+// What the table tests share: specs, directories of their own, ids.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "embedding_store/table.pb.h"
+
+#define ASSERT_OK(expr)                                \
+  do {                                                 \
+    absl::Status status_ = (expr);                     \
+    ASSERT_TRUE(status_.ok()) << status_; /* NOLINT */ \
+  } while (0)
+
+namespace starling {
+
+// A directory that exists while the object does.
+class TestDir {
+ public:
+  TestDir() {
+    static int made = 0;
+    path_ = absl::StrCat(testing::TempDir(), "/starling_store_", ::getpid(), "_", made++);
+    EXPECT_TRUE(MakeDirs(path_).ok());
+  }
+  ~TestDir() { RemoveAll(path_).IgnoreError(); }
+  std::string File(const std::string& name) const { return JoinPath(path_, name); }
+
+ private:
+  std::string path_;
+};
+
+inline OptimizerOptions OptimizerNamed(const std::string& name) {
+  OptimizerOptions options;
+  if (name == "sgd") options.mutable_sgd()->set_lr(0.1);
+  if (name == "adagrad") options.mutable_adagrad()->set_lr(0.1);
+  if (name == "adam") options.mutable_adam()->set_lr(0.01);
+  if (name == "ftrl") options.mutable_ftrl()->set_l1(0.01);
+  return options;
+}
+
+// Rows of an FM: one linear weight, by FTRL, beside an embedding of `dim`.
+inline TableSpec MakeSpec(const std::string& optimizer, int dim = 4) {
+  TableSpec spec;
+  spec.mutable_options()->set_name("users");
+  spec.mutable_options()->set_tier(TableOptions::MEMORY);
+  spec.set_seed(7);
+  SegmentSpec* linear = spec.add_segments();
+  linear->set_name("linear");
+  linear->set_dim(1);
+  *linear->mutable_optimizer() = OptimizerNamed("ftrl");
+  SegmentSpec* embedding = spec.add_segments();
+  embedding->set_name("embedding");
+  embedding->set_dim(dim);
+  embedding->set_init(0.1);
+  *embedding->mutable_optimizer() = OptimizerNamed(optimizer);
+  return spec;
+}
+
+// `count` different ids, the n-th always the same, ordered by (bucket, id).
+inline std::vector<uint64_t> MakeIds(int begin, int count) {
+  std::vector<uint64_t> ids;
+  for (int i = 0; i < count; ++i) ids.push_back(HashInt64(begin + i, 1));
+  std::sort(ids.begin(), ids.end(), IdBefore);
+  return ids;
+}
+
+}  // namespace starling
