@@ -1,0 +1,188 @@
+#include "dense_net/forward.h"
+
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/hash.h"
+#include "base/random.h"
+#include "base/status.h"
+#include "dense_net/memory_plan.h"
+#include "dense_net/models.h"
+#include "dense_net/row_gradients.h"
+#include "dense_net/step_run.h"
+#include "dense_net/workspace.h"
+
+namespace starling {
+namespace {
+
+absl::Status Mismatch(const char* what, int64_t got, int64_t want) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("network: ", what, ": ", got, " given, ", want, " expected"));
+}
+
+class NetworkImpl : public Network {
+ public:
+  NetworkImpl(const GraphSpec& spec, const NetworkOptions& options, Graph graph)
+      : spec_(spec),
+        options_(options),
+        graph_(std::move(graph)),
+        train_plan_(PlanMemory(graph_, true)),
+        score_plan_(PlanMemory(graph_, false)) {
+    for (size_t i = 0; i < graph_.ops.size(); ++i) {
+      const Op& op = *graph_.ops[i];
+      if (dynamic_cast<const CoupledOp*>(&op) != nullptr) barriers_.push_back(static_cast<int>(i));
+      const bool input_grad = !op.inputs().empty() && train_plan_.wants_grad[op.inputs()[0].id];
+      flops_forward_ += op.ForwardFlops();
+      flops_train_ += op.ForwardFlops() + op.BackwardFlops(input_grad);
+    }
+  }
+
+  const GraphSpec& spec() const override { return spec_; }
+  const std::vector<ParamSpec>& params() const override { return graph_.params; }
+  int64_t param_floats() const override { return graph_.param_floats; }
+  double gemm_flops_forward() const override { return flops_forward_; }
+  double gemm_flops_train() const override { return flops_train_; }
+  std::unique_ptr<Workspace> NewWorkspace() const override {
+    return std::make_unique<StepWorkspace>();
+  }
+
+  void InitParams(std::span<float> params) const override {
+    for (size_t p = 0; p < graph_.params.size(); ++p) {
+      const ParamSpec& spec = graph_.params[p];
+      const uint64_t key = HashBytes(spec.name, spec_.seed());
+      const double deviation = std::sqrt(2.0 / (spec.rows + spec.cols));
+      for (int64_t i = 0; i < spec.size(); ++i) {
+        double value = 0;
+        if (graph_.inits[p] == Init::kOne) value = 1;
+        if (graph_.inits[p] == Init::kXavierNormal) value = deviation * RandomNormal(key, i);
+        params[spec.offset + i] = static_cast<float>(value);
+      }
+    }
+  }
+
+  absl::Status Score(const Batch& batch, std::span<const std::span<const float>> rows,
+                     std::span<const float> params, ThreadPool* pool, Workspace* workspace,
+                     std::span<float> scores) const override {
+    RETURN_IF_ERROR(CheckBatch(batch, rows, params, scores));
+    if (batch.rows == 0) return absl::OkStatus();
+    Step step = MakeStep(batch, rows, params, scores);
+    StepRun(graph_, score_plan_, {}, options_.lanes, pool, step,
+            static_cast<StepWorkspace*>(workspace))
+        .Score();
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<double> Train(const Batch& batch, std::span<const std::span<const float>> rows,
+                               std::span<const float> params, uint64_t step_seed, ThreadPool* pool,
+                               Workspace* workspace, std::span<float> scores,
+                               std::span<const std::span<float>> row_grads,
+                               std::span<float> param_grads) const override {
+    RETURN_IF_ERROR(CheckBatch(batch, rows, params, scores));
+    RETURN_IF_ERROR(CheckTraining(batch, row_grads, param_grads));
+    Step step = MakeStep(batch, rows, params, scores);
+    step.training = true;
+    step.seed = step_seed;
+    auto* space = static_cast<StepWorkspace*>(workspace);
+    StepRun run(graph_, train_plan_, barriers_, options_.lanes, pool, step, space);
+    const double loss = run.Train(param_grads.data());
+    if (!std::isfinite(loss)) {
+      return absl::AbortedError(
+          absl::StrCat("the loss is not finite; the first op with such an output is `",
+                       run.FirstNonFinite(), "`. Lower the learning rate, or set train.clip_norm"));
+    }
+    SumRowGradients(spec_, graph_, batch, pool, space, row_grads);
+    return loss;
+  }
+
+ private:
+  Step MakeStep(const Batch& batch, std::span<const std::span<const float>> rows,
+                std::span<const float> params, std::span<float> scores) const {
+    Step step;
+    step.batch = &batch;
+    step.rows = rows;
+    step.params = params.data();
+    step.tile = options_.tile;
+    step.scores = scores.data();
+    return step;
+  }
+
+  absl::Status CheckBatch(const Batch& batch, std::span<const std::span<const float>> rows,
+                          std::span<const float> params, std::span<float> scores) const {
+    const int64_t tables = spec_.table_width_size();
+    if (std::ssize(batch.tables) != tables) return Mismatch("tables", batch.tables.size(), tables);
+    if (std::ssize(rows) != tables) return Mismatch("tables of rows", rows.size(), tables);
+    for (int t = 0; t < tables; ++t) {
+      const int64_t floats = std::ssize(batch.tables[t].ids) * spec_.table_width(t);
+      if (std::ssize(rows[t]) != floats) return Mismatch("floats of rows", rows[t].size(), floats);
+    }
+    for (const SlotSpec& slot : spec_.slots()) RETURN_IF_ERROR(CheckSlot(batch, slot));
+    const int64_t dense = int64_t{batch.rows} * spec_.raws_size();
+    if (std::ssize(batch.dense) != dense) return Mismatch("raw values", batch.dense.size(), dense);
+    if (std::ssize(params) != param_floats()) {
+      return Mismatch("parameters", params.size(), param_floats());
+    }
+    if (std::ssize(scores) != batch.rows) return Mismatch("scores", scores.size(), batch.rows);
+    return absl::OkStatus();
+  }
+
+  static absl::Status CheckSlot(const Batch& batch, const SlotSpec& spec) {
+    const std::vector<Slot>& slots = batch.tables[spec.table()].slots;
+    if (spec.slot() >= std::ssize(slots)) {
+      return Mismatch("slots of a table", slots.size(), spec.slot() + 1);
+    }
+    const Slot& slot = slots[spec.slot()];
+    if (slot.axis == Axis::kPosition) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("network: feature `", spec.name(), "` is a sequence, which no model pools"));
+    }
+    const bool by_request = slot.axis == Axis::kRequest && !batch.request_of_row.empty();
+    const int64_t entries = by_request ? batch.requests : batch.rows;
+    if (std::ssize(slot.offsets) != entries + 1) {
+      return Mismatch("offsets of a slot", slot.offsets.size(), entries + 1);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckTraining(const Batch& batch, std::span<const std::span<float>> row_grads,
+                             std::span<float> param_grads) const {
+    if (batch.rows == 0) return absl::InvalidArgumentError("network: a training batch has no rows");
+    if (std::ssize(batch.labels) != batch.rows) {
+      return Mismatch("labels", batch.labels.size(), batch.rows);
+    }
+    if (row_grads.size() != batch.tables.size()) {
+      return Mismatch("tables of row gradients", row_grads.size(), batch.tables.size());
+    }
+    for (size_t t = 0; t < row_grads.size(); ++t) {
+      const int64_t floats =
+          std::ssize(batch.tables[t].ids) * spec_.table_width(static_cast<int>(t));
+      if (std::ssize(row_grads[t]) != floats) {
+        return Mismatch("floats of row gradients", row_grads[t].size(), floats);
+      }
+    }
+    if (std::ssize(param_grads) != param_floats()) {
+      return Mismatch("parameter gradients", param_grads.size(), param_floats());
+    }
+    return absl::OkStatus();
+  }
+
+  const GraphSpec spec_;
+  const NetworkOptions options_;
+  const Graph graph_;
+  const MemoryPlan train_plan_, score_plan_;
+  std::vector<int> barriers_;  // Coupled ops.
+  double flops_forward_ = 0, flops_train_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Network>> Network::Create(const GraphSpec& spec,
+                                                         const NetworkOptions& options) {
+  if (options.tile < 1 || options.lanes < 1) {
+    return absl::InvalidArgumentError("network: tile and lanes must be 1 or more");
+  }
+  ASSIGN_OR_RETURN(Graph graph, BuildGraph(spec));
+  return std::make_unique<NetworkImpl>(spec, options, std::move(graph));
+}
+
+}  // namespace starling

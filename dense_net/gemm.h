@@ -1,0 +1,52 @@
+// Single-precision matrix products, by the best instruction set of the machine.
+//
+// The promise everything rests on: an element of the result is one chain of
+// multiply-adds in the order of k, started from the bias, from what C held or
+// from zero. Blocking stores and reloads the chain and never splits it. So an
+// element's bits depend on its row of A, its column of B and the instruction
+// set, and on neither the number of rows, its place among them, nor packing.
+//
+// Pure functions over memory of the caller: thread safe, no allocation.
+#pragma once
+
+#include <cstdint>
+
+namespace starling {
+
+// A (m, k) with any strides, so that a transposed matrix needs no copy.
+struct GemmA {
+  const float* data;
+  int64_t row_stride, col_stride;
+};
+
+// B (k, n) as panels of kGemmPanel columns: packed by PackGemmB, or a view of
+// a row-major matrix by ViewGemmB, which suits few rows of A.
+inline constexpr int kGemmPanel = 16;
+struct GemmB {
+  const float* data;
+  int64_t panel_stride, row_stride;
+  const float* last;  // The panel that has fewer columns, zero filled; row stride kGemmPanel.
+};
+
+enum class GemmStart { kZero, kBias, kAdd };  // kAdd: C += A * B.
+
+// Floats that PackGemmB writes.
+inline int64_t PackedGemmFloats(int k, int n) {
+  return static_cast<int64_t>(k) * ((n + kGemmPanel - 1) / kGemmPanel) * kGemmPanel;
+}
+GemmB PackGemmB(int k, int n, const float* b, int64_t row_stride, int64_t col_stride, float* out);
+// A view of row-major `b`; only the last, partial panel is copied, to `last` (k, kGemmPanel).
+GemmB ViewGemmB(int k, int n, const float* b, float* last);
+
+// C (m, n), row-major and dense, from A and B. `bias` (n) is read for kBias only.
+void Gemm(int m, int n, int k, const GemmA& a, const GemmB& b, GemmStart start, const float* bias,
+          float* c);
+
+// y[i] = start + row i of x (m, k) times w (k): the product for one column. Its
+// order of summation is its own, and as independent of the other rows.
+void RowDots(int m, int k, const float* x, const float* w, float start, float* y);
+
+// "avx2" or "base".
+const char* GemmInstructionSet();
+
+}  // namespace starling

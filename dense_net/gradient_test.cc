@@ -1,0 +1,81 @@
+// Every model's gradients against central differences of its own loss.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "dense_net/test_world.h"
+
+namespace starling {
+namespace {
+
+class GradientTest : public testing::TestWithParam<const char*> {};
+
+constexpr float kEps = 4e-3f;
+
+double LossAt(const Network& network, const World& world, const std::vector<float>& params) {
+  auto result = RunTrain(network, world, params);
+  EXPECT_TRUE(result.ok()) << result.status();
+  return result->loss;
+}
+
+// The slope of the loss along *x, which may lie in `world` or `params`.
+double Slope(const Network& network, const World& world, const std::vector<float>& params,
+             float* x) {
+  const float at = *x;
+  *x = at + kEps;
+  const double above = LossAt(network, world, params), high = *x;
+  *x = at - kEps;
+  const double below = LossAt(network, world, params), low = *x;
+  *x = at;
+  return (above - below) / (high - low);
+}
+
+void ExpectClose(double grad, double slope, const std::string& what) {
+  EXPECT_NEAR(grad, slope, 5e-5 + 0.01 * std::fabs(slope)) << what;
+}
+
+TEST_P(GradientTest, MatchesCentralDifferences) {
+  World world = MakeWorld(GetParam(), {.rows = 11, .seed = 3});
+  // Tiles of 4 rows in 2 lanes: sums over tiles and lanes are in the check.
+  auto network = MakeNetwork(world.spec, {.tile = 4, .lanes = 2});
+  std::vector<float> params = RandomParams(*network, 4);
+  auto result = RunTrain(*network, world, params);
+  ASSERT_TRUE(result.ok()) << result.status();
+
+  double largest = 0;
+  for (const ParamSpec& spec : network->params()) {
+    for (int64_t i = 0; i < spec.size() && !spec.statistic; ++i) {
+      const int64_t at = spec.offset + i;
+      ExpectClose(result->param_grads[at], Slope(*network, world, params, &params[at]),
+                  spec.name + " " + std::to_string(i));
+      largest = std::max<double>(largest, std::fabs(result->param_grads[at]));
+    }
+  }
+  EXPECT_GT(largest, 0.004) << "the check would pass for gradients of zero";
+  for (size_t t = 0; t < world.rows.size(); ++t) {
+    largest = 0;
+    for (size_t i = 0; i < world.rows[t].size(); ++i) {
+      ExpectClose(result->row_grads[t][i], Slope(*network, world, params, &world.rows[t][i]),
+                  "table " + std::to_string(t) + " float " + std::to_string(i));
+      largest = std::max<double>(largest, std::fabs(result->row_grads[t][i]));
+    }
+    EXPECT_GT(largest, 0.004);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Models, GradientTest,
+    testing::Values(
+        "lr {}", "fm {}", "dnn { hidden: 5 hidden: 3 activation: TANH }",
+        "dnn { hidden: 17 hidden: 18 activation: SIGMOID }",
+        "dnn { hidden: 5 hidden: 4 activation: TANH batch_norm: true }",
+        "dnn { hidden: 6 activation: TANH dropout: 0.3 }",
+        "wide_deep { hidden: 4 activation: TANH }", "deepfm { hidden: 4 activation: TANH }",
+        "deepfm { hidden: 6 hidden: 5 activation: TANH batch_norm: true dropout: 0.25 }",
+        "dcnv2 { cross_layers: 2 hidden: 4 activation: TANH }",
+        "dcnv2 { cross_layers: 1 hidden: 4 activation: SIGMOID batch_norm: true }",
+        "dcnv2 { cross_layers: 2 hidden: 4 activation: TANH structure: STACKED }",
+        "dcnv2 { cross_layers: 3 }"));
+
+}  // namespace
+}  // namespace starling

@@ -1,0 +1,28 @@
+#include "dense_net/graph.h"
+
+#include <utility>
+
+namespace starling {
+
+int64_t GraphBuilder::AddParam(std::string name, int rows, int cols, Init init, bool decay,
+                               bool statistic) {
+  ParamSpec spec;
+  spec.name = std::move(name);
+  spec.rows = rows;
+  spec.cols = cols;
+  spec.offset = graph_.param_floats;
+  spec.statistic = statistic;
+  spec.decay = decay;
+  graph_.param_floats += spec.size();
+  graph_.params.push_back(std::move(spec));
+  graph_.inits.push_back(init);
+  return graph_.params.back().offset;
+}
+
+Value GraphBuilder::Append(std::unique_ptr<Op> op) {
+  const Value value{static_cast<int>(graph_.ops.size()), op->width()};
+  graph_.ops.push_back(std::move(op));
+  return value;
+}
+
+}  // namespace starling

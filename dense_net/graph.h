@@ -1,0 +1,136 @@
+// A model as a static dataflow graph of named ops.
+//
+// Every value of the graph is a matrix (rows of the batch, width). Ops stand in
+// the order they run; the backward pass takes them in reverse. An op is one
+// file (op_*.cc): its width rule, forward, backward and FLOPs. Ops are const:
+// what a step changes lives in memory that the executor (forward.h) hands them
+// a tile of rows at a time, through an OpTile.
+//
+// Building is single-threaded; a finished Graph is constant.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "dense_net/forward.h"
+
+namespace starling {
+
+// A value of the graph: the output of op `id`.
+struct Value {
+  int id = -1;
+  int width = 0;
+};
+
+// What all tiles of one step share.
+struct Step {
+  const Batch* batch = nullptr;
+  std::span<const std::span<const float>> rows;  // Pulled weights, by table.
+  const float* params = nullptr;
+  uint64_t seed = 0;
+  bool training = false;
+  int tile = 0;                 // Rows of a full tile.
+  int tiles = 0;                // Tiles of the batch.
+  float* scores = nullptr;      // (rows)
+  double* tile_loss = nullptr;  // (tiles): sums of the log loss.
+};
+
+// An op's view of one tile. All matrices are dense; `first` is the batch's row
+// that stands in row 0 of them.
+inline constexpr int kOpInputsMax = 4;
+struct OpTile {
+  const Step* step = nullptr;
+  int index = 0;
+  int64_t first = 0;
+  int rows = 0;
+  std::array<const float*, kOpInputsMax> in{};
+  float* out = nullptr;
+  // Backward only. A null in_grad is not wanted; in_add says that it already
+  // holds the gradient by way of another op and is to be added to.
+  std::array<float*, kOpInputsMax> in_grad{};
+  std::array<bool, kOpInputsMax> in_add{};
+  const float* out_grad = nullptr;
+  float* param_grads = nullptr;  // The lane's sums, (param_floats).
+  float* state = nullptr;        // The op's memory of this step, StateFloats.
+  float* scratch = nullptr;      // The thread's, ScratchFloats.
+};
+
+class Op {
+ public:
+  Op(std::string name, std::vector<Value> inputs, int width)
+      : name_(std::move(name)), inputs_(std::move(inputs)), width_(width) {}
+  virtual ~Op() = default;
+
+  const std::string& name() const { return name_; }
+  const std::vector<Value>& inputs() const { return inputs_; }
+  int width() const { return width_; }
+
+  virtual void Forward(const OpTile& tile) const = 0;
+  virtual void Backward(const OpTile& tile) const = 0;
+
+  // GEMM operations of one row, a multiply-add being two: forward, and backward
+  // given whether the input's gradient is wanted.
+  virtual double ForwardFlops() const { return 0; }
+  virtual double BackwardFlops(bool /*input_grad*/) const { return 0; }
+
+  // The output may take the place of input 0, which nothing else then reads.
+  virtual bool in_place() const { return false; }
+  // The output depends on parameters or table rows, so its gradient is wanted.
+  virtual bool trainable() const { return false; }
+  // The gradient of the output is kept for the whole batch: table rows need it.
+  virtual bool keeps_gradient() const { return false; }
+
+  virtual int64_t StateFloats(const Step& /*step*/) const { return 0; }
+  virtual int64_t ScratchFloats(int /*tile*/) const { return 0; }
+  // Fills the state, once a step, before any tile.
+  virtual void Prepare(const Step& /*step*/, float* /*state*/) const {}
+
+ private:
+  const std::string name_;
+  const std::vector<Value> inputs_;
+  const int width_;
+};
+
+// An op that couples the rows of a batch while training. The executor lets all
+// tiles arrive, each leaving a part in the state (Reduce), has one thread join
+// the parts in the order of tiles (Combine), and only then goes on with Forward
+// or Backward of every tile. Scoring has no such barrier.
+class CoupledOp : public Op {
+ public:
+  using Op::Op;
+  virtual void ReduceForward(const OpTile& tile) const = 0;
+  virtual void CombineForward(const Step& step, float* state, float* param_grads) const = 0;
+  virtual void ReduceBackward(const OpTile& tile) const = 0;
+  virtual void CombineBackward(const Step& step, float* state, float* param_grads) const = 0;
+};
+
+enum class Init { kZero, kOne, kXavierNormal };
+
+struct Graph {
+  std::vector<std::unique_ptr<Op>> ops;  // In running order; the last is the loss.
+  std::vector<ParamSpec> params;
+  std::vector<Init> inits;  // One a parameter.
+  int64_t param_floats = 0;
+  // The two ops that read table rows; -1 if the model has none.
+  int embedding = -1, linear = -1;
+};
+
+// Collects ops and parameters in order; the op factories (ops.h) use it.
+class GraphBuilder {
+ public:
+  // Returns the parameter's offset in the flat vector.
+  int64_t AddParam(std::string name, int rows, int cols, Init init, bool decay,
+                   bool statistic = false);
+  Value Append(std::unique_ptr<Op> op);
+  Graph& graph() { return graph_; }
+  Graph Finish() { return std::move(graph_); }
+
+ private:
+  Graph graph_;
+};
+
+}  // namespace starling

@@ -1,0 +1,123 @@
+#include "dense_net/models.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+
+namespace starling {
+namespace {
+
+struct ModelEntry {
+  ModelOptions::KindCase kind;
+  const char* name;
+  SegmentNeeds needs;
+  bool equal_dims;  // The model multiplies embeddings with each other.
+  Value (*build)(const GraphSpec& spec, GraphBuilder* graph);
+};
+
+constexpr ModelEntry kModels[] = {
+    {ModelOptions::kLr, "lr", {true, false}, false, BuildLr},
+    {ModelOptions::kFm, "fm", {true, true}, true, BuildFm},
+    {ModelOptions::kDnn, "dnn", {false, true}, false, BuildDnn},
+    {ModelOptions::kWideDeep, "wide_deep", {true, true}, false, BuildWideDeep},
+    {ModelOptions::kDeepfm, "deepfm", {true, true}, true, BuildDeepFm},
+    {ModelOptions::kDcnv2, "dcnv2", {false, true}, false, BuildDcnV2},
+};
+
+const ModelEntry* Find(const ModelOptions& model) {
+  for (const ModelEntry& entry : kModels) {
+    if (entry.kind == model.kind_case()) return &entry;
+  }
+  return nullptr;
+}
+
+absl::Status CheckSlot(const SlotSpec& slot, const ModelEntry& model, const GraphSpec& spec) {
+  const std::string where = absl::StrCat("model ", model.name, ": feature `", slot.name(), "`: ");
+  if (slot.table() < 0 || slot.table() >= spec.table_width_size() || slot.slot() < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(where, "no table ", slot.table()));
+  }
+  const int width = spec.table_width(slot.table());
+  if (model.needs.linear && (slot.linear_offset() < 0 || slot.linear_offset() >= width)) {
+    return absl::InvalidArgumentError(absl::StrCat(where, "its rows hold no first-order weight"));
+  }
+  if (!model.needs.embedding) return absl::OkStatus();
+  if (slot.embedding_dim() <= 0 || slot.embedding_offset() < 0 ||
+      slot.embedding_offset() + slot.embedding_dim() > width) {
+    return absl::InvalidArgumentError(absl::StrCat(where, "its rows hold no embedding"));
+  }
+  if (model.equal_dims && slot.embedding_dim() != spec.slots(0).embedding_dim()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, "dim ", slot.embedding_dim(), " differs from dim ",
+                     spec.slots(0).embedding_dim(), " of `", spec.slots(0).name(),
+                     "`, and this model multiplies embeddings: give them one dim"));
+  }
+  return absl::OkStatus();
+}
+
+// Mlp and DcnV2 options have the deep part's fields in common.
+template <typename Options>
+absl::Status CheckDeep(const Options& options, const char* name) {
+  for (int width : options.hidden()) {
+    if (width <= 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("model ", name, ": hidden: ", width, " is not a width; use 1 or more"));
+    }
+  }
+  if (!(options.dropout() >= 0 && options.dropout() < 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("model ", name, ": dropout ", options.dropout(), " is not in [0, 1)"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckOptions(const ModelOptions& model, const char* name) {
+  switch (model.kind_case()) {
+    case ModelOptions::kDnn:
+      return CheckDeep(model.dnn(), name);
+    case ModelOptions::kWideDeep:
+      return CheckDeep(model.wide_deep(), name);
+    case ModelOptions::kDeepfm:
+      return CheckDeep(model.deepfm(), name);
+    case ModelOptions::kDcnv2:
+      if (model.dcnv2().cross_layers() < 1) {
+        return absl::InvalidArgumentError("model dcnv2: cross_layers must be 1 or more");
+      }
+      return CheckDeep(model.dcnv2(), name);
+    default:
+      return absl::OkStatus();
+  }
+}
+
+absl::StatusOr<const ModelEntry*> Check(const GraphSpec& spec) {
+  const ModelEntry* model = Find(spec.model());
+  if (model == nullptr) {
+    return absl::InvalidArgumentError("model: choose one of lr, fm, dnn, wide_deep, deepfm, dcnv2");
+  }
+  if (spec.slots().empty() && spec.raws().empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("model ", model->name, ": no feature"));
+  }
+  if (spec.slots().empty() && model->equal_dims) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("model ", model->name, ": needs at least one id feature"));
+  }
+  RETURN_IF_ERROR(CheckOptions(spec.model(), model->name));
+  for (const SlotSpec& slot : spec.slots()) RETURN_IF_ERROR(CheckSlot(slot, *model, spec));
+  return model;
+}
+
+}  // namespace
+
+SegmentNeeds NeedsOf(const ModelOptions& model) {
+  const ModelEntry* entry = Find(model);
+  return entry == nullptr ? SegmentNeeds{} : entry->needs;
+}
+
+absl::StatusOr<Graph> BuildGraph(const GraphSpec& spec) {
+  ASSIGN_OR_RETURN(const ModelEntry* model, Check(spec));
+  GraphBuilder builder;
+  LogLoss(&builder, model->build(spec, &builder));
+  return builder.Finish();
+}
+
+}  // namespace starling

@@ -1,0 +1,39 @@
+// The models: one short builder function each, one line each in models.cc.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "dense_net/graph.h"
+#include "dense_net/ops.h"
+
+namespace starling {
+
+// InvalidArgument if the spec does not describe a model; else its graph.
+absl::StatusOr<Graph> BuildGraph(const GraphSpec& spec);
+
+// The builders: append the model to an empty graph and return its logit.
+Value BuildLr(const GraphSpec& spec, GraphBuilder* graph);
+Value BuildFm(const GraphSpec& spec, GraphBuilder* graph);
+Value BuildDnn(const GraphSpec& spec, GraphBuilder* graph);
+Value BuildWideDeep(const GraphSpec& spec, GraphBuilder* graph);
+Value BuildDeepFm(const GraphSpec& spec, GraphBuilder* graph);
+Value BuildDcnV2(const GraphSpec& spec, GraphBuilder* graph);
+
+// Parts that models share.
+
+// Embeddings and raws of a model; a value that the spec has none of has id -1.
+struct Inputs {
+  Value embedding, raw;
+};
+Inputs MakeInputs(const GraphSpec& spec, GraphBuilder* graph, bool embedding);
+// Embeddings and raws side by side.
+Value DeepInput(const Inputs& inputs, GraphBuilder* graph);
+// First order: bias + one weight an id + one weight a raw.
+Value LinearLogit(const GraphSpec& spec, const Inputs& inputs, GraphBuilder* graph);
+// The hidden layers.
+Value Mlp(const MlpOptions& options, std::string name, Value x, GraphBuilder* graph);
+// The hidden layers and a linear layer to one logit.
+Value MlpLogit(const MlpOptions& options, Value x, GraphBuilder* graph);
+
+}  // namespace starling

@@ -1,0 +1,90 @@
+// A row's score does not depend on the rows around it, on tiles, on lanes or
+// on threads; a step's results do not depend on threads.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "dense_net/test_world.h"
+
+namespace starling {
+namespace {
+
+class OneScorerTest : public testing::TestWithParam<const char*> {};
+
+void ExpectSameBits(const std::vector<float>& a, const std::vector<float>& b,
+                    const std::string& what) {
+  ASSERT_EQ(a.size(), b.size()) << what;
+  EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(float)), 0) << what;
+}
+
+TEST_P(OneScorerTest, RowScoresAlikeInEveryBatchSize) {
+  for (bool requests : {false, true}) {
+    World world = MakeWorld(GetParam(), {.rows = 1000, .ids = 60, .requests = requests});
+    auto network = MakeNetwork(world.spec);
+    const std::vector<float> params = RandomParams(*network, 9);
+    const std::vector<float> whole = RunScore(*network, world.batch, world.rows, params);
+    for (uint32_t size : {1, 2, 3, 5, 17, 47, 48, 255, 256, 257}) {
+      std::vector<float> parts;
+      for (uint32_t first = 0; first < world.batch.rows; first += size) {
+        const uint32_t count = std::min(size, world.batch.rows - first);
+        std::vector<float> part =
+            RunScore(*network, SubBatch(world.batch, first, count), world.rows, params);
+        parts.insert(parts.end(), part.begin(), part.end());
+      }
+      ExpectSameBits(parts, whole, "batches of " + std::to_string(size));
+    }
+  }
+}
+
+TEST_P(OneScorerTest, TilesLanesAndThreadsDoNotChangeScores) {
+  World world = MakeWorld(GetParam(), {.rows = 523, .ids = 60});
+  const std::vector<float> params = RandomParams(*MakeNetwork(world.spec), 9);
+  const std::vector<float> expected =
+      RunScore(*MakeNetwork(world.spec), world.batch, world.rows, params);
+  ThreadPool pool(3);
+  for (int tile : {1, 7, 64, 1000}) {
+    for (int lanes : {1, 3, 8}) {
+      auto network = MakeNetwork(world.spec, {.tile = tile, .lanes = lanes});
+      ExpectSameBits(RunScore(*network, world.batch, world.rows, params, &pool), expected,
+                     "tile " + std::to_string(tile) + ", lanes " + std::to_string(lanes));
+    }
+  }
+}
+
+TEST_P(OneScorerTest, ThreadsDoNotChangeAStep) {
+  World world = MakeWorld(GetParam(), {.rows = 777, .ids = 900});
+  auto network = MakeNetwork(world.spec, {.tile = 64, .lanes = 4});
+  const std::vector<float> params = RandomParams(*network, 9);
+  auto expected = RunTrain(*network, world, params);
+  ASSERT_TRUE(expected.ok());
+  for (int threads : {1, 2, 4}) {
+    ThreadPool pool(threads);
+    std::unique_ptr<Workspace> workspace = network->NewWorkspace();
+    for (int repeat = 0; repeat < 2; ++repeat) {
+      auto result = RunTrain(*network, world, params, 5, &pool, workspace.get());
+      ASSERT_TRUE(result.ok());
+      EXPECT_EQ(result->loss, expected->loss);
+      ExpectSameBits(result->scores, expected->scores, "scores");
+      ExpectSameBits(result->param_grads, expected->param_grads, "parameter gradients");
+      for (size_t t = 0; t < world.rows.size(); ++t) {
+        ExpectSameBits(result->row_grads[t], expected->row_grads[t], "row gradients");
+      }
+    }
+  }
+}
+
+// Widths around the vector, register block and panel sizes of the kernels.
+INSTANTIATE_TEST_SUITE_P(
+    Models, OneScorerTest,
+    testing::Values("lr {}", "fm {}", "dnn { hidden: 1 hidden: 15 hidden: 17 }",
+                    "dnn { hidden: 400 hidden: 33 }",
+                    "dnn { hidden: 16 hidden: 8 batch_norm: true }",
+                    "wide_deep { hidden: 7 hidden: 32 activation: SIGMOID }",
+                    "deepfm { hidden: 31 hidden: 13 activation: TANH dropout: 0.5 }",
+                    "deepfm { hidden: 20 hidden: 6 batch_norm: true dropout: 0.1 }",
+                    "dcnv2 { cross_layers: 2 hidden: 19 }",
+                    "dcnv2 { cross_layers: 2 hidden: 19 structure: STACKED batch_norm: true }",
+                    "dcnv2 { cross_layers: 3 }"));
+
+}  // namespace
+}  // namespace starling

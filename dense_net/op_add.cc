@@ -1,0 +1,34 @@
+#include <utility>
+
+#include "dense_net/kernels.h"
+#include "dense_net/ops.h"
+
+namespace starling {
+namespace {
+
+class AddOp : public Op {
+ public:
+  AddOp(std::string name, std::vector<Value> inputs)
+      : Op(std::move(name), inputs, inputs[0].width) {}
+
+  void Forward(const OpTile& tile) const override {
+    const int64_t n = static_cast<int64_t>(tile.rows) * width();
+    for (size_t v = 0; v < inputs().size(); ++v) Kernel().copy(n, tile.in[v], tile.out, v > 0);
+  }
+  void Backward(const OpTile& tile) const override {
+    const int64_t n = static_cast<int64_t>(tile.rows) * width();
+    for (size_t v = 0; v < inputs().size(); ++v) {
+      if (tile.in_grad[v] == nullptr) continue;
+      Kernel().copy(n, tile.out_grad, tile.in_grad[v], tile.in_add[v]);
+    }
+  }
+};
+
+}  // namespace
+
+Value Add(GraphBuilder* graph, std::string name, std::vector<Value> inputs) {
+  if (inputs.size() == 1) return inputs[0];
+  return graph->Append(std::make_unique<AddOp>(std::move(name), std::move(inputs)));
+}
+
+}  // namespace starling

@@ -1,0 +1,50 @@
+#include <utility>
+
+#include "dense_net/kernels.h"
+#include "dense_net/ops.h"
+
+namespace starling {
+namespace {
+
+int WidthOf(const std::vector<Value>& inputs) {
+  int width = 0;
+  for (const Value& input : inputs) width += input.width;
+  return width;
+}
+
+class ConcatOp : public Op {
+ public:
+  ConcatOp(std::string name, std::vector<Value> inputs)
+      : Op(std::move(name), inputs, WidthOf(inputs)) {}
+
+  void Forward(const OpTile& tile) const override {
+    float* out = tile.out;
+    for (size_t v = 0; v < inputs().size(); ++v) {
+      const int n = inputs()[v].width;
+      for (int i = 0; i < tile.rows; ++i) {
+        Kernel().copy(n, tile.in[v] + int64_t{i} * n, out + int64_t{i} * width(), false);
+      }
+      out += n;
+    }
+  }
+  void Backward(const OpTile& tile) const override {
+    const float* g = tile.out_grad;
+    for (size_t v = 0; v < inputs().size(); ++v) {
+      const int n = inputs()[v].width;
+      for (int i = 0; tile.in_grad[v] != nullptr && i < tile.rows; ++i) {
+        Kernel().copy(n, g + int64_t{i} * width(), tile.in_grad[v] + int64_t{i} * n,
+                      tile.in_add[v]);
+      }
+      g += n;
+    }
+  }
+};
+
+}  // namespace
+
+Value Concat(GraphBuilder* graph, std::string name, std::vector<Value> inputs) {
+  if (inputs.size() == 1) return inputs[0];
+  return graph->Append(std::make_unique<ConcatOp>(std::move(name), std::move(inputs)));
+}
+
+}  // namespace starling

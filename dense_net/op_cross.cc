@@ -1,0 +1,38 @@
+#include <utility>
+
+#include "dense_net/kernels.h"
+#include "dense_net/ops.h"
+
+namespace starling {
+namespace {
+
+class CrossOp : public Op {
+ public:
+  CrossOp(std::string name, Value x0, Value u, Value x)
+      : Op(std::move(name), {x0, u, x}, x.width) {}
+
+  void Forward(const OpTile& tile) const override {
+    Kernel().multiply_add(Floats(tile), tile.in[0], tile.in[1], tile.in[2], tile.out);
+  }
+  void Backward(const OpTile& tile) const override {
+    const int64_t n = Floats(tile);
+    if (tile.in_grad[0] != nullptr) {
+      Kernel().multiply(n, tile.out_grad, tile.in[1], tile.in_grad[0], tile.in_add[0]);
+    }
+    Kernel().multiply(n, tile.out_grad, tile.in[0], tile.in_grad[1], tile.in_add[1]);
+    if (tile.in_grad[2] != nullptr) {
+      Kernel().copy(n, tile.out_grad, tile.in_grad[2], tile.in_add[2]);
+    }
+  }
+
+ private:
+  int64_t Floats(const OpTile& tile) const { return static_cast<int64_t>(tile.rows) * width(); }
+};
+
+}  // namespace
+
+Value CrossCombine(GraphBuilder* graph, std::string name, Value x0, Value u, Value x) {
+  return graph->Append(std::make_unique<CrossOp>(std::move(name), x0, u, x));
+}
+
+}  // namespace starling

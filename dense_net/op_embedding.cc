@@ -1,0 +1,59 @@
+#include <utility>
+
+#include "dense_net/kernels.h"
+#include "dense_net/ops.h"
+
+namespace starling {
+
+SlotView ViewSlot(const Step& step, const SlotSpec& spec) {
+  const Batch& batch = *step.batch;
+  const Slot& slot = batch.tables[spec.table()].slots[spec.slot()];
+  const bool by_request = slot.axis == Axis::kRequest && !batch.request_of_row.empty();
+  SlotView view;
+  view.offsets = slot.offsets.data();
+  view.index = slot.index.data();
+  view.weights = slot.weights.empty() ? nullptr : slot.weights.data();
+  view.entry_of_row = by_request ? batch.request_of_row.data() : nullptr;
+  view.rows = step.rows[spec.table()].data();
+  const size_t ids = batch.tables[spec.table()].ids.size();
+  view.width = ids == 0 ? 0 : static_cast<int64_t>(step.rows[spec.table()].size() / ids);
+  return view;
+}
+
+namespace {
+
+class EmbeddingOp : public Op {
+ public:
+  EmbeddingOp(std::vector<SlotSpec> slots, int width)
+      : Op("embedding", {}, width), slots_(std::move(slots)) {}
+
+  bool trainable() const override { return true; }
+  bool keeps_gradient() const override { return true; }
+
+  void Forward(const OpTile& tile) const override {
+    float* out = tile.out;
+    for (const SlotSpec& slot : slots_) {
+      Kernel().pool(ViewSlot(*tile.step, slot), tile.first, tile.rows, slot.embedding_offset(),
+                    slot.embedding_dim(), out, width());
+      out += slot.embedding_dim();
+    }
+  }
+  // The kept gradient is summed by id once all tiles are done.
+  void Backward(const OpTile&) const override {}
+
+ private:
+  const std::vector<SlotSpec> slots_;
+};
+
+}  // namespace
+
+Value EmbeddingInput(GraphBuilder* graph, const GraphSpec& spec) {
+  int width = 0;
+  for (const SlotSpec& slot : spec.slots()) width += slot.embedding_dim();
+  std::vector<SlotSpec> slots(spec.slots().begin(), spec.slots().end());
+  Value value = graph->Append(std::make_unique<EmbeddingOp>(std::move(slots), width));
+  graph->graph().embedding = value.id;
+  return value;
+}
+
+}  // namespace starling

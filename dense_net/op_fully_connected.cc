@@ -1,0 +1,90 @@
+#include <algorithm>
+#include <utility>
+
+#include "dense_net/kernels.h"
+#include "dense_net/ops.h"
+
+namespace starling {
+namespace {
+
+// Below this many rows, packing the weights costs more than it saves.
+constexpr int64_t kPackRowsMin = 48;
+
+class FullyConnectedOp : public Op {
+ public:
+  FullyConnectedOp(std::string name, Value x, int width, int64_t weight, int64_t bias)
+      : Op(std::move(name), {x}, width), k_(x.width), weight_(weight), bias_(bias) {}
+
+  bool trainable() const override { return true; }
+  double ForwardFlops() const override { return 2.0 * k_ * width(); }
+  double BackwardFlops(bool input_grad) const override {
+    return (input_grad ? 4.0 : 2.0) * k_ * width();
+  }
+
+  // The packed weights, and transposed for the backward pass.
+  int64_t StateFloats(const Step& step) const override {
+    return PackedGemmFloats(k_, width()) + (step.training ? PackedGemmFloats(width(), k_) : 0);
+  }
+  int64_t ScratchFloats(int tile) const override {
+    return std::max(PackedGemmFloats(tile, width()), int64_t{k_} * kGemmPanel);
+  }
+  void Prepare(const Step& step, float* state) const override {
+    const float* w = step.params + weight_;
+    if (!Packs(step)) return;
+    PackGemmB(k_, width(), w, width(), 1, state);
+    if (step.training) {
+      PackGemmB(width(), k_, w, 1, width(), state + PackedGemmFloats(k_, width()));
+    }
+  }
+
+  void Forward(const OpTile& tile) const override {
+    const float* w = tile.step->params + weight_;
+    const float* bias = bias_ < 0 ? nullptr : tile.step->params + bias_;
+    if (width() == 1) {
+      return RowDots(tile.rows, k_, tile.in[0], w, bias == nullptr ? 0 : *bias, tile.out);
+    }
+    const GemmB b = Packs(*tile.step) ? Packed(k_, width(), tile.state)
+                                      : ViewGemmB(k_, width(), w, tile.scratch);
+    Gemm(tile.rows, width(), k_, {tile.in[0], k_, 1}, b,
+         bias == nullptr ? GemmStart::kZero : GemmStart::kBias, bias, tile.out);
+  }
+
+  void Backward(const OpTile& tile) const override {
+    const int m = tile.rows, n = width();
+    float* grads = tile.param_grads;
+    if (bias_ >= 0) Kernel().add_rows(m, n, tile.out_grad, nullptr, grads + bias_);
+    if (n == 1) {
+      Kernel().add_rows(m, k_, tile.in[0], tile.out_grad, grads + weight_);
+    } else {
+      const GemmB g = PackGemmB(m, n, tile.out_grad, n, 1, tile.scratch);
+      Gemm(k_, n, m, {tile.in[0], 1, k_}, g, GemmStart::kAdd, nullptr, grads + weight_);
+    }
+    if (tile.in_grad[0] == nullptr) return;
+    Gemm(m, k_, n, {tile.out_grad, n, 1}, Packed(n, k_, tile.state + PackedGemmFloats(k_, n)),
+         tile.in_add[0] ? GemmStart::kAdd : GemmStart::kZero, nullptr, tile.in_grad[0]);
+  }
+
+ private:
+  static bool Packs(const Step& step) { return step.training || step.batch->rows >= kPackRowsMin; }
+  static GemmB Packed(int k, int n, const float* data) {
+    const int64_t panel = static_cast<int64_t>(k) * kGemmPanel;
+    return {data, panel, kGemmPanel, data + n / kGemmPanel * panel};
+  }
+
+  const int k_;
+  const int64_t weight_, bias_;  // Offsets; bias -1: none.
+};
+
+}  // namespace
+
+Value FullyConnected(GraphBuilder* graph, std::string name, Value x,
+                     const FullyConnectedOptions& options) {
+  const int64_t weight =
+      graph->AddParam(name + ".weight", x.width, options.width, options.init, true);
+  const int64_t bias =
+      options.bias ? graph->AddParam(name + ".bias", 1, options.width, Init::kZero, false) : -1;
+  return graph->Append(
+      std::make_unique<FullyConnectedOp>(std::move(name), x, options.width, weight, bias));
+}
+
+}  // namespace starling

@@ -1,0 +1,45 @@
+#include <utility>
+
+#include "dense_net/kernels.h"
+#include "dense_net/ops.h"
+
+namespace starling {
+namespace {
+
+class LinearOp : public Op {
+ public:
+  LinearOp(std::vector<SlotSpec> slots, int64_t bias)
+      : Op("linear", {}, 1), slots_(std::move(slots)), bias_(bias) {}
+
+  bool trainable() const override { return true; }
+  bool keeps_gradient() const override { return true; }
+  int64_t ScratchFloats(int tile) const override { return tile; }
+
+  void Forward(const OpTile& tile) const override {
+    for (int i = 0; i < tile.rows; ++i) tile.out[i] = tile.step->params[bias_];
+    for (const SlotSpec& slot : slots_) {
+      Kernel().pool(ViewSlot(*tile.step, slot), tile.first, tile.rows, slot.linear_offset(), 1,
+                    tile.scratch, 1);
+      Kernel().copy(tile.rows, tile.scratch, tile.out, true);
+    }
+  }
+  void Backward(const OpTile& tile) const override {
+    Kernel().add_rows(tile.rows, 1, tile.out_grad, nullptr, tile.param_grads + bias_);
+  }
+
+ private:
+  const std::vector<SlotSpec> slots_;
+  const int64_t bias_;
+};
+
+}  // namespace
+
+Value LinearInput(GraphBuilder* graph, const GraphSpec& spec) {
+  const int64_t bias = graph->AddParam("linear.bias", 1, 1, Init::kZero, false);
+  std::vector<SlotSpec> slots(spec.slots().begin(), spec.slots().end());
+  Value value = graph->Append(std::make_unique<LinearOp>(std::move(slots), bias));
+  graph->graph().linear = value.id;
+  return value;
+}
+
+}  // namespace starling

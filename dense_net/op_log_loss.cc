@@ -1,0 +1,45 @@
+#include <algorithm>
+#include <cmath>
+
+#include "dense_net/ops.h"
+
+namespace starling {
+namespace {
+
+class LogLossOp : public Op {
+ public:
+  explicit LogLossOp(Value logit) : Op("loss", {logit}, 1) {}
+
+  void Forward(const OpTile& tile) const override {
+    float* scores = tile.step->scores + tile.first;
+    const float* x = tile.in[0];
+    for (int i = 0; i < tile.rows; ++i) {
+      scores[i] = tile.out[i] = static_cast<float>(1.0 / (1.0 + std::exp(-double{x[i]})));
+    }
+    if (!tile.step->training) return;
+    const float* labels = tile.step->batch->labels.data() + tile.first;
+    double loss = 0;
+    for (int i = 0; i < tile.rows; ++i) {
+      const double z = x[i];
+      // Not std::max: a NaN must stay one.
+      loss += (z < 0 ? 0 : z) - z * labels[i] + std::log1p(std::exp(-std::fabs(z)));
+    }
+    tile.step->tile_loss[tile.index] = loss;
+  }
+
+  void Backward(const OpTile& tile) const override {
+    const Batch& batch = *tile.step->batch;
+    const float share = 1.0f / static_cast<float>(batch.rows);
+    for (int i = 0; i < tile.rows; ++i) {
+      tile.in_grad[0][i] = (tile.out[i] - batch.labels[tile.first + i]) * share;
+    }
+  }
+};
+
+}  // namespace
+
+void LogLoss(GraphBuilder* graph, Value logit) {
+  graph->Append(std::make_unique<LogLossOp>(logit));
+}
+
+}  // namespace starling

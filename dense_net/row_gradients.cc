@@ -1,0 +1,112 @@
+#include "dense_net/row_gradients.h"
+
+#include <algorithm>
+#include <functional>
+
+namespace starling {
+namespace {
+
+constexpr int64_t kIdsAtOnce = 512;
+
+bool ByRequest(const Batch& batch, const SlotSpec& slot) {
+  return !batch.request_of_row.empty() &&
+         batch.tables[slot.table()].slots[slot.slot()].axis == Axis::kRequest;
+}
+
+// A slot of requests reads a row's gradient at the request's first row, which
+// gets the sum over the request; one without rows reads the zeros past the end.
+void SumRequests(const GraphSpec& spec, const Graph& graph, const Batch& batch,
+                 StepWorkspace* space) {
+  if (batch.request_of_row.empty()) return;
+  const uint32_t rows = batch.rows;
+  space->row_of_request.assign(batch.requests, rows);
+  for (uint32_t r = rows; r-- > 0;) space->row_of_request[batch.request_of_row[r]] = r;
+  auto first_of = [&](uint32_t r) { return space->row_of_request[batch.request_of_row[r]]; };
+
+  if (graph.linear >= 0) {
+    float* sums = space->request_linear_grad.Reserve(int64_t{rows} + 1);
+    std::fill_n(sums, int64_t{rows} + 1, 0.0f);
+    for (uint32_t r = 0; r < rows; ++r) sums[first_of(r)] += space->linear_grad.data()[r];
+  }
+  if (graph.embedding < 0) return;
+  const int64_t width = graph.ops[graph.embedding]->width();
+  int64_t column = 0;
+  for (const SlotSpec& slot : spec.slots()) {
+    float* grad = space->embedding_grad.data() + column;
+    for (uint32_t r = 0; ByRequest(batch, slot) && r < rows; ++r) {
+      if (first_of(r) == r) continue;
+      Kernel().copy(slot.embedding_dim(), grad + r * width, grad + first_of(r) * width, true);
+    }
+    column += slot.embedding_dim();
+  }
+}
+
+void MakeRoutes(const GraphSpec& spec, const Graph& graph, const Batch& batch,
+                StepWorkspace* space) {
+  int total = 0;
+  space->route_offsets.clear();
+  for (const TableIds& table : batch.tables) {
+    space->route_offsets.push_back(total);
+    total += static_cast<int>(table.slots.size());
+  }
+  space->routes.assign(total, GradientRoute{});
+  int64_t column = 0;
+  for (const SlotSpec& slot : spec.slots()) {
+    GradientRoute& route = space->routes[space->route_offsets[slot.table()] + slot.slot()];
+    const bool by_request = ByRequest(batch, slot);
+    if (by_request) route.row_of_entry = space->row_of_request.data();
+    if (graph.embedding >= 0) {
+      route.embedding = space->embedding_grad.data() + column;
+      route.embedding_stride = graph.ops[graph.embedding]->width();
+      route.embedding_dim = slot.embedding_dim();
+      route.embedding_offset = slot.embedding_offset();
+      column += slot.embedding_dim();
+    }
+    if (graph.linear >= 0) {
+      route.linear = by_request ? space->request_linear_grad.data() : space->linear_grad.data();
+      route.linear_offset = slot.linear_offset();
+    }
+  }
+}
+
+// Zeros after the last row, for requests without rows.
+void ClearPastEnd(const Graph& graph, const Batch& batch, StepWorkspace* space) {
+  if (graph.embedding >= 0) {
+    const int64_t width = graph.ops[graph.embedding]->width();
+    std::fill_n(space->embedding_grad.data() + batch.rows * width, width, 0.0f);
+  }
+  if (graph.linear >= 0) space->linear_grad.data()[batch.rows] = 0;
+}
+
+}  // namespace
+
+void SumRowGradients(const GraphSpec& spec, const Graph& graph, const Batch& batch,
+                     ThreadPool* pool, StepWorkspace* space,
+                     std::span<const std::span<float>> row_grads) {
+  ClearPastEnd(graph, batch, space);
+  SumRequests(spec, graph, batch, space);
+  MakeRoutes(spec, graph, batch, space);
+  for (size_t t = 0; t < batch.tables.size(); ++t) {
+    const TableIds& table = batch.tables[t];
+    const GradientRoute* routes = space->routes.data() + space->route_offsets[t];
+    const int64_t ids = static_cast<int64_t>(table.ids.size());
+    const int width = spec.table_width(static_cast<int>(t));
+    auto sum_chunk = [&](int chunk) {
+      const int64_t end = std::min(ids, (chunk + 1) * kIdsAtOnce);
+      for (int64_t u = chunk * kIdsAtOnce; u < end; ++u) {
+        const Occurrence* occurrences = table.occurrences.data();
+        Kernel().sum_occurrences(occurrences + table.occurrence_offsets[u],
+                                 occurrences + table.occurrence_offsets[u + 1], routes, width,
+                                 row_grads[t].data() + u * width);
+      }
+    };
+    const int chunks = static_cast<int>((ids + kIdsAtOnce - 1) / kIdsAtOnce);
+    if (pool == nullptr) {
+      for (int chunk = 0; chunk < chunks; ++chunk) sum_chunk(chunk);
+    } else {
+      pool->ParallelFor(chunks, std::cref(sum_chunk));
+    }
+  }
+}
+
+}  // namespace starling

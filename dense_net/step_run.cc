@@ -1,0 +1,178 @@
+#include "dense_net/step_run.h"
+
+#include <cmath>
+#include <functional>
+
+namespace starling {
+namespace {
+
+int64_t RoundUp(int64_t n) { return (n + 15) / 16 * 16; }
+
+}  // namespace
+
+StepRun::StepRun(const Graph& graph, const MemoryPlan& plan, std::span<const int> barriers,
+                 int lanes, ThreadPool* pool, Step step, StepWorkspace* space)
+    : graph_(graph), plan_(plan), barriers_(barriers), pool_(pool), space_(space), step_(step) {
+  step_.tiles = static_cast<int>((int64_t{step.batch->rows} + step.tile - 1) / step.tile);
+  lanes_ = std::min(lanes, step_.tiles);
+  capacity_ = RoundUp(step.tile);
+  lane_floats_ = RoundUp(graph.param_floats);
+  Reserve();
+}
+
+void StepRun::Reserve() {
+  StepWorkspace& space = *space_;
+  if (static_cast<int>(space.arenas.size()) < lanes_) {
+    space.arenas.resize(lanes_);
+    space.scratch.resize(lanes_);
+  }
+  int64_t scratch = 0, state = 0;
+  space.state_offsets.clear();
+  for (const auto& op : graph_.ops) {
+    scratch = std::max(scratch, op->ScratchFloats(step_.tile));
+    space.state_offsets.push_back(state);
+    state += RoundUp(op->StateFloats(step_));
+  }
+  space.state.Reserve(state);
+  for (int lane = 0; lane < lanes_; ++lane) {
+    const int tiles = !whole() ? 1 : lane == 0 ? step_.tiles : 0;
+    space.arenas[lane].Reserve(tiles * plan_.width * capacity_);
+    space.scratch[lane].Reserve(scratch);
+  }
+  if (!step_.training) return;
+  space.lane_grads.Reserve(lanes_ * lane_floats_);
+  space.tile_loss.resize(step_.tiles);
+  step_.tile_loss = space.tile_loss.data();
+  const int64_t rows = int64_t{step_.batch->rows} + 1;
+  if (graph_.embedding >= 0) {
+    space.embedding_grad.Reserve(rows * graph_.ops[graph_.embedding]->width());
+  }
+  if (graph_.linear >= 0) space.linear_grad.Reserve(rows);
+}
+
+float* StepRun::Place(int64_t offset, const Tile& tile) const {
+  const int64_t arena = whole() ? tile.index * plan_.width : 0;
+  return space_->arenas[whole() ? 0 : tile.lane].data() + (arena + offset) * capacity_;
+}
+
+float* StepRun::Grad(int op, const Tile& tile) const {
+  if (!plan_.wants_grad[op]) return nullptr;
+  if (!graph_.ops[op]->keeps_gradient()) return Place(plan_.grad[op], tile);
+  const FloatBuffer& kept = op == graph_.embedding ? space_->embedding_grad : space_->linear_grad;
+  return kept.data() + int64_t{tile.index} * step_.tile * graph_.ops[op]->width();
+}
+
+OpTile StepRun::Bind(int op, const Tile& tile) const {
+  OpTile bound;
+  bound.step = &step_;
+  bound.index = tile.index;
+  bound.first = int64_t{tile.index} * step_.tile;
+  bound.rows = static_cast<int>(std::min<int64_t>(step_.tile, step_.batch->rows - bound.first));
+  const std::vector<Value>& inputs = graph_.ops[op]->inputs();
+  for (size_t v = 0; v < inputs.size(); ++v) {
+    bound.in[v] = Place(plan_.value[inputs[v].id], tile);
+  }
+  bound.out = Place(plan_.value[op], tile);
+  bound.state = State(op);
+  bound.scratch = space_->scratch[tile.lane].data();
+  if (!step_.training) return bound;
+  for (size_t v = 0; v < inputs.size(); ++v) bound.in_grad[v] = Grad(inputs[v].id, tile);
+  bound.in_add = plan_.in_add[op];
+  bound.out_grad = Grad(op, tile);
+  bound.param_grads = LaneGrads(tile.lane);
+  return bound;
+}
+
+void StepRun::Prepare() {
+  Parallel(static_cast<int>(graph_.ops.size()),
+           [&](int op) { graph_.ops[op]->Prepare(step_, State(op)); });
+  if (!step_.training) return;
+  Parallel(lanes_, [&](int lane) { std::fill_n(LaneGrads(lane), lane_floats_, 0.0f); });
+}
+
+void StepRun::Forward(const Tile& tile, int begin, int end) {
+  for (int op = begin; op < end; ++op) {
+    const OpTile bound = Bind(op, tile);
+    graph_.ops[op]->Forward(bound);
+    if (check_) NoteNonFinite(op, bound);
+  }
+}
+
+void StepRun::Backward(const Tile& tile, int begin, int end) {
+  for (int op = end - 1; op >= begin; --op) graph_.ops[op]->Backward(Bind(op, tile));
+}
+
+void StepRun::Score() {
+  Prepare();
+  ForTiles([&](const Tile& tile) { Forward(tile, 0, static_cast<int>(graph_.ops.size())); });
+}
+
+// Stage s ends before barrier s; the op of a barrier opens the next stage.
+int StepRun::ForwardToLastStage() {
+  int begin = 0;
+  for (int op : barriers_) {
+    ForTiles([&](const Tile& tile) {
+      Forward(tile, begin, op);
+      Coupled(op).ReduceForward(Bind(op, tile));
+    });
+    Coupled(op).CombineForward(step_, State(op), LaneGrads(0));
+    begin = op;
+  }
+  return begin;
+}
+
+double StepRun::Train(float* param_grads) {
+  Prepare();
+  const int begin = ForwardToLastStage();
+  const int end = static_cast<int>(graph_.ops.size());
+  const bool coupled = !barriers_.empty();
+  ForTiles([&](const Tile& tile) {
+    Forward(tile, begin, end);
+    Backward(tile, coupled ? begin + 1 : 0, end);
+    if (coupled) Coupled(begin).ReduceBackward(Bind(begin, tile));
+  });
+  for (int b = static_cast<int>(barriers_.size()) - 1; b >= 0; --b) {
+    const int op = barriers_[b];
+    Coupled(op).CombineBackward(step_, State(op), LaneGrads(0));
+    ForTiles([&](const Tile& tile) {
+      Backward(tile, b > 0 ? barriers_[b - 1] + 1 : 0, op + 1);
+      if (b > 0) Coupled(barriers_[b - 1]).ReduceBackward(Bind(barriers_[b - 1], tile));
+    });
+  }
+  SumLanes(param_grads);
+  double loss = 0;
+  for (int t = 0; t < step_.tiles; ++t) loss += step_.tile_loss[t];
+  return loss / step_.batch->rows;
+}
+
+void StepRun::SumLanes(float* param_grads) {
+  constexpr int64_t kChunk = 8192;
+  const int64_t floats = graph_.param_floats;
+  Parallel(static_cast<int>((floats + kChunk - 1) / kChunk), [&](int chunk) {
+    const int64_t begin = chunk * kChunk, n = std::min(kChunk, floats - begin);
+    for (int lane = 0; lane < lanes_; ++lane) {
+      Kernel().copy(n, LaneGrads(lane) + begin, param_grads + begin, lane > 0);
+    }
+  });
+}
+
+void StepRun::NoteNonFinite(int op, const OpTile& tile) {
+  int& bad = space_->tile_bad_op[tile.index];
+  const int64_t n = static_cast<int64_t>(tile.rows) * graph_.ops[op]->width();
+  for (int64_t i = 0; i < n && op < bad; ++i) {
+    if (!std::isfinite(tile.out[i])) bad = op;
+  }
+}
+
+const std::string& StepRun::FirstNonFinite() {
+  const int end = static_cast<int>(graph_.ops.size());
+  space_->tile_bad_op.assign(step_.tiles, end - 1);
+  check_ = true;
+  const int begin = ForwardToLastStage();
+  ForTiles([&](const Tile& tile) { Forward(tile, begin, end); });
+  check_ = false;
+  return graph_.ops[*std::min_element(space_->tile_bad_op.begin(), space_->tile_bad_op.end())]
+      ->name();
+}
+
+}  // namespace starling

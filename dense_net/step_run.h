@@ -1,0 +1,86 @@
+// Runs a graph over one batch: tiles, lanes, barriers.
+//
+// Without coupled ops a tile goes forward and backward while its activations
+// stay in the thread's cache, and a lane reuses one tile's memory. Coupled ops
+// cut the graph into stages; then the whole batch's activations are kept and
+// all tiles finish a stage before any starts the next.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+
+#include "dense_net/graph.h"
+#include "dense_net/memory_plan.h"
+#include "dense_net/workspace.h"
+
+namespace starling {
+
+class StepRun {
+ public:
+  // Everything outlives the run. `step` has batch, rows, params, seed, training,
+  // tile and scores set. A null pool means the caller's thread alone.
+  // `barriers` are the coupled ops in order; none when scoring.
+  StepRun(const Graph& graph, const MemoryPlan& plan, std::span<const int> barriers, int lanes,
+          ThreadPool* pool, Step step, StepWorkspace* space);
+
+  void Score();
+  // Returns the mean loss and fills param_grads (param_floats). The gradients
+  // that rows need are left in the workspace.
+  double Train(float* param_grads);
+  // After a loss that is not finite: the name of the first op, in running
+  // order, with such an output.
+  const std::string& FirstNonFinite();
+
+ private:
+  struct Tile {
+    int index, lane;
+  };
+
+  OpTile Bind(int op, const Tile& tile) const;
+  float* Place(int64_t offset, const Tile& tile) const;
+  float* Grad(int op, const Tile& tile) const;
+  float* State(int op) const { return space_->state.data() + space_->state_offsets[op]; }
+  float* LaneGrads(int lane) const { return space_->lane_grads.data() + lane * lane_floats_; }
+  const CoupledOp& Coupled(int op) const { return static_cast<const CoupledOp&>(*graph_.ops[op]); }
+
+  // Arena 0 holds all tiles, one after the other, since tiles wait for each other.
+  bool whole() const { return !barriers_.empty(); }
+  void Reserve();
+  void Prepare();
+  void Forward(const Tile& tile, int begin, int end);   // Ops begin .. end - 1.
+  void Backward(const Tile& tile, int begin, int end);  // Ops end - 1 .. begin.
+  int ForwardToLastStage();                             // Returns its first op.
+  void NoteNonFinite(int op, const OpTile& tile);
+  void SumLanes(float* param_grads);
+
+  // Calls fn(i) for i in [0, n). The functor is passed by reference: nothing is allocated.
+  template <typename Fn>
+  void Parallel(int n, const Fn& fn) {
+    if (pool_ == nullptr) {
+      for (int i = 0; i < n; ++i) fn(i);
+    } else {
+      pool_->ParallelFor(n, std::cref(fn));
+    }
+  }
+  // Calls fn(tile) for all tiles, those of a lane in order.
+  template <typename Fn>
+  void ForTiles(const Fn& fn) {
+    Parallel(lanes_, [&](int lane) {
+      for (int t = lane; t < step_.tiles; t += lanes_) fn(Tile{t, lane});
+    });
+  }
+
+  const Graph& graph_;
+  const MemoryPlan& plan_;
+  const std::span<const int> barriers_;
+  ThreadPool* const pool_;
+  StepWorkspace* const space_;
+  Step step_;
+  int lanes_ = 0;
+  bool check_ = false;    // Look for outputs that are not finite.
+  int64_t capacity_ = 0;  // Rows of a tile in an arena.
+  int64_t lane_floats_ = 0;
+};
+
+}  // namespace starling

@@ -1,0 +1,50 @@
+// The memory of a step. It grows to the largest batch seen and is then reused,
+// so that a warm step allocates nothing. Not thread safe: one step at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "dense_net/forward.h"
+#include "dense_net/kernels.h"
+
+namespace starling {
+
+// Floats on a cache line's border, with unspecified content.
+class FloatBuffer {
+ public:
+  float* Reserve(int64_t floats) {
+    if (floats > size_) {
+      data_.reset(new (std::align_val_t{64}) float[floats]);
+      size_ = floats;
+    }
+    return data_.get();
+  }
+  float* data() const { return data_.get(); }
+
+ private:
+  struct Free {
+    void operator()(float* p) const { ::operator delete[](p, std::align_val_t{64}); }
+  };
+  std::unique_ptr<float[], Free> data_;
+  int64_t size_ = 0;
+};
+
+struct StepWorkspace : Workspace {
+  std::vector<FloatBuffer> arenas;     // One a lane; one for all if ops couple the batch.
+  std::vector<FloatBuffer> scratch;    // One a lane.
+  FloatBuffer lane_grads;              // (lanes, param_floats)
+  FloatBuffer state;                   // The ops', one after the other.
+  std::vector<int64_t> state_offsets;  // By op.
+  // Gradients that table rows need, (batch rows + 1, width); the last row is 0.
+  FloatBuffer embedding_grad, linear_grad, request_linear_grad;
+  std::vector<double> tile_loss;
+  std::vector<int> tile_bad_op;  // First op with a non-finite output, if looked for.
+  std::vector<uint32_t> row_of_request;
+  std::vector<GradientRoute> routes;  // By table and slot.
+  std::vector<int> route_offsets;     // By table.
+};
+
+}  // namespace starling
