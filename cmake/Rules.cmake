@@ -44,11 +44,27 @@ endfunction()
 # starling_test(NAME SRCS … [DEPS …] [LABELS …])
 #   One GoogleTest program; each of its tests is one ctest test. Labels: `fast`
 #   runs under ASan too, `concurrent` under TSan too, `slow` in release only.
+#   The targets fast_tests and concurrent_tests build just what those runs need.
+add_custom_target(fast_tests)
+add_custom_target(concurrent_tests)
 function(starling_test name)
   cmake_parse_arguments(arg "" "" "SRCS;DEPS;LABELS" ${ARGN})
   add_executable(${name} ${arg_SRCS})
   target_link_libraries(${name} PRIVATE ${arg_DEPS} GTest::gmock GTest::gtest_main)
+  foreach(label fast concurrent)
+    if(label IN_LIST arg_LABELS)
+      add_dependencies(${label}_tests ${name})
+    endif()
+  endforeach()
   include(GoogleTest)
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
                        PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 300)
+endfunction()
+
+# starling_script_test(NAME FILE LABEL)
+#   A pytest file as one ctest test. STARLING names the binary under test.
+function(starling_script_test name file label)
+  add_test(NAME ${name} COMMAND ${STARLING_PYTHON} -m pytest -q -p no:cacheprovider ${file})
+  set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT 900
+    ENVIRONMENT "STARLING=$<TARGET_FILE:starling>;PYTHONDONTWRITEBYTECODE=1")
 endfunction()

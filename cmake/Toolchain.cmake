@@ -12,7 +12,8 @@ set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g1 -fno-omit-frame-pointer")
 set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG -fno-omit-frame-pointer")
 # One binary for every x86-64 machine: no -march here. Hot kernels are compiled
 # once per instruction set by starling_kernel() and chosen at run time.
-add_compile_options(-Wall -Wextra -Werror -Wno-sign-compare -Wno-missing-field-initializers)
+add_compile_options(-Wall -Wextra -Werror -Wno-sign-compare -Wno-missing-field-initializers
+                    -Wno-restrict)  # GCC 12 sees overlaps in std::string::insert that are not there
 
 set(STARLING_SANITIZE "" CACHE STRING "Sanitizers, as in -fsanitize=")
 if(STARLING_SANITIZE)
@@ -25,7 +26,9 @@ endif()
 
 find_program(CCACHE ccache)
 if(CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+  # Paths below the source count as relative: another clone finds the same objects.
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+      ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE})
 endif()
 find_program(MOLD mold)
 if(MOLD)

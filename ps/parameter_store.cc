@@ -56,7 +56,7 @@ class Store final : public ParameterStore {
   Store(const StoreConfig& config, int shard, int shards)
       : config_(config), shard_(shard), map_(shards), dense_(shard == 0 ? config : StoreConfig()) {}
 
-  absl::Status OpenTables(const std::string& scratch_dir);
+  absl::Status OpenTables(const std::string& scratch_dir, ThreadPool* pool);
 
   const StoreConfig& config() const override { return config_; }
   int shard() const override { return shard_; }
@@ -103,9 +103,9 @@ class Store final : public ParameterStore {
   std::atomic<int64_t> repeated_count_{0};
 };
 
-absl::Status Store::OpenTables(const std::string& scratch_dir) {
+absl::Status Store::OpenTables(const std::string& scratch_dir, ThreadPool* pool) {
   for (int t = 0; t < config_.tables().tables_size(); ++t) {
-    TableEnv env{JoinPath(scratch_dir, absl::StrCat("table-", TableName(t), "-", shard_))};
+    TableEnv env{JoinPath(scratch_dir, absl::StrCat("table-", TableName(t), "-", shard_)), pool};
     auto table = EmbeddingTable::Open(config_.tables().tables(t), env);
     if (!table.ok()) return Annotate(table.status(), absl::StrCat("table ", TableName(t)));
     tables_.push_back(*std::move(table));
@@ -282,10 +282,11 @@ absl::Status Store::Load(const std::string& dir, const std::vector<FileSetEntry>
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ParameterStore>> ParameterStore::Create(
-    const StoreConfig& config, int shard, int shards, const std::string& scratch_dir) {
+    const StoreConfig& config, int shard, int shards, const std::string& scratch_dir,
+    ThreadPool* pool) {
   RETURN_IF_ERROR(CheckConfig(config, shard, shards));
   auto store = std::make_unique<Store>(config, shard, shards);
-  RETURN_IF_ERROR(store->OpenTables(scratch_dir));
+  RETURN_IF_ERROR(store->OpenTables(scratch_dir, pool));
   return store;
 }
 

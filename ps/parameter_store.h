@@ -38,9 +38,11 @@ class ParameterStore {
  public:
   // `config` names tables, dense parameters and their optimiser; see ps.proto.
   // `shard` of `shards` decides which rows Load keeps and who owns the dense part (shard 0).
+  // Tables split large batches over `pool` (not owned), which changes no result.
   static absl::StatusOr<std::unique_ptr<ParameterStore>> Create(const StoreConfig& config,
                                                                 int shard, int shards,
-                                                                const std::string& scratch_dir);
+                                                                const std::string& scratch_dir,
+                                                                ThreadPool* pool = nullptr);
   virtual ~ParameterStore() = default;
 
   virtual const StoreConfig& config() const = 0;
@@ -57,9 +59,11 @@ class ParameterStore {
   virtual absl::Status SetDense(std::span<const float> params) = 0;
 
   // Applies the gradients of one batch, exactly once per name: a repeated name
-  // changes nothing and is ok (*applied says which). Dense parameters of kind
+  // changes nothing and is ok (*applied says which); a copy that comes while
+  // the first is being applied waits for it. Dense parameters of kind
   // `statistic` take their entry as a plain addition; the others step their
-  // optimiser. `dense_grads` may be empty.
+  // optimiser. `dense_grads` may be empty. A table's error leaves the batch
+  // applied in part and the name not recorded.
   virtual absl::Status Push(const BatchName& name, float lr_scale,
                             std::span<const TableKeys> tables,
                             std::span<const std::span<const float>> grads,
@@ -71,7 +75,8 @@ class ParameterStore {
   // entries for the manifest.
   virtual absl::StatusOr<std::vector<FileSetEntry>> Save(const std::string& dir) = 0;
   // Reads the parts of a checkpoint written by any number of shards, keeping
-  // what belongs to this one.
+  // what belongs to this one. FailedPrecondition, naming what differs, if it is
+  // another model's, or if this store is not new. After an error discard it.
   virtual absl::Status Load(const std::string& dir, const std::vector<FileSetEntry>& files) = 0;
 
   virtual EmbeddingTable& table(int t) = 0;

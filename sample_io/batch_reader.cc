@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <iostream>
+#include <numeric>
 #include <thread>
 #include <utility>
 
@@ -24,8 +25,10 @@ struct LoadedSplit {
   uint32_t split = 0;  // In the source's list.
   bool ready = false;  // The rest is constant once this is set.
   absl::Status status;
+  // Rows in the pass's order. Reordering a column at a time here keeps it in
+  // the cache; batches that each picked their rows from all columns would not.
   ColumnBatch columns;
-  std::vector<int64_t> order;  // Of rows.
+  std::vector<int64_t> order;  // By row of `columns`: the row in the row group.
 };
 
 // A place in the queue, taken in order and filled by whichever thread took it.
@@ -184,23 +187,25 @@ class Reader : public BatchReader {
     const Split& of = source_->splits()[split.split];
     const int64_t begin = int64_t{at.batch} * options_.batch_rows;
     const int64_t count = std::min<int64_t>(options_.batch_rows, of.rows - begin);
+    std::vector<int64_t> rows(count);
+    std::iota(rows.begin(), rows.end(), begin);
     std::vector<BadRow> bad;
     RETURN_IF_ERROR(
-        Annotate(compiler_->Compile(split.columns, std::span(split.order).subspan(begin, count),
-                                    options_.with_labels, &item->batch, &bad),
+        Annotate(compiler_->Compile(split.columns, rows, options_.with_labels, &item->batch, &bad),
                  absl::StrCat(of.file, ": row group ", of.row_group)));
     item->batch.name = {options_.job, pass_, split.split, at.batch};
     item->rows_seen = count;
-    for (BadRow& row : bad) item->bad.push_back(Quarantined(of, split.columns, std::move(row)));
+    for (BadRow& row : bad) item->bad.push_back(Quarantined(of, split, std::move(row)));
     return absl::OkStatus();
   }
 
-  static QuarantinedRow Quarantined(const Split& of, const ColumnBatch& columns, BadRow row) {
-    QuarantinedRow out{of.file, of.row_group, row.row, std::move(row.column), std::move(row.reason),
-                       {}};
-    for (const Column& column : columns.columns) {
+  static QuarantinedRow Quarantined(const Split& of, const LoadedSplit& split, BadRow bad) {
+    QuarantinedRow out{
+        of.file, of.row_group, split.order[bad.row], std::move(bad.column), std::move(bad.reason),
+        {}};
+    for (const Column& column : split.columns.columns) {
       out.values.emplace_back();
-      if (!column.IsNull(row.row)) out.values.back() = ValueText(column, row.row);
+      if (!column.IsNull(bad.row)) out.values.back() = ValueText(column, bad.row);
     }
     return out;
   }
@@ -226,6 +231,7 @@ class Reader : public BatchReader {
       split->columns = *std::move(columns);
       split->order =
           RowOrder(split->columns.rows, options_.shuffle, options_.seed, pass_, split->split);
+      if (options_.shuffle) Reorder(split->order, &split->columns);
     }
     const double seconds = absl::ToDoubleSeconds(absl::Now() - start);
     mu_.Lock();

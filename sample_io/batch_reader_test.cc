@@ -50,7 +50,7 @@ class BatchReaderTest : public testing::Test {
         auto bad = labels.find(row);
         y.push_back(bad != labels.end() ? bad->second : absl::StrCat(row % 2));
       }
-      auto json = [](const auto& v) { return "[" + absl::StrJoin(v, ",") + "]"; };
+      auto json = [](const auto& v) { return absl::StrCat("[", absl::StrJoin(v, ","), "]"); };
       TestFileOptions options;
       options.row_group_rows = 37;
       WriteParquet(absl::StrCat(dir_, "/data/", f, ".parquet"),
@@ -289,6 +289,20 @@ TEST_F(BatchReaderTest, QuarantineHoldsEachBadRowWithItsPlaceAndReason) {
   EXPECT_EQ(rows->Find("_column")->strings[0], "y");
   EXPECT_THAT(std::string(rows->Find("_reason")->strings[1]), HasSubstr("7"));
   EXPECT_FALSE(PathExists(options_.quarantine + ".tmp"));
+}
+
+TEST_F(BatchReaderTest, QuarantineNamesTheRowOfTheFileThoughShuffled) {
+  WriteFiles(1, {{3, "null"}, {40, "7"}});
+  options_.quarantine = dir_ + "/q/bad.parquet";
+  ReadAll(Open().get());
+  auto rows = *(*SampleSource::Open({options_.quarantine}))->Read(0, {"x", "_row_group", "_row"});
+  std::set<std::tuple<std::string, int64_t, int64_t>> places;
+  for (int i = 0; i < 2; ++i) {
+    places.emplace(std::string(rows.columns[0].strings[i]), rows.columns[1].ints[i],
+                   rows.columns[2].ints[i]);
+  }
+  EXPECT_THAT(places,
+              testing::ElementsAre(std::make_tuple("3", 0, 3), std::make_tuple("40", 1, 3)));
 }
 
 TEST_F(BatchReaderTest, QuarantineExistsOnlyForBadRowsAndIsNeverOverwritten) {

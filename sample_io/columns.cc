@@ -1,14 +1,55 @@
 #include "sample_io/columns.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 
 namespace starling {
+namespace {
+
+template <typename T>
+void Pick(const std::vector<int64_t>& from, std::vector<T>* values) {
+  if (values->empty()) return;
+  std::vector<T> picked(from.size());
+  for (size_t i = 0; i < from.size(); ++i) picked[i] = (*values)[from[i]];
+  *values = std::move(picked);
+}
+
+// The places of a list column's elements, in the order of `rows`; sets the new offsets.
+std::vector<int64_t> ReorderLists(const std::vector<int64_t>& rows, Column* column) {
+  std::vector<int64_t> elements;
+  std::vector<int32_t> offsets = {0};
+  for (int64_t row : rows) {
+    for (int64_t i = column->list_offsets[row]; i < column->list_offsets[row + 1]; ++i) {
+      elements.push_back(i);
+    }
+    offsets.push_back(static_cast<int32_t>(elements.size()));
+  }
+  column->list_offsets = std::move(offsets);
+  return elements;
+}
+
+}  // namespace
 
 const Column* ColumnBatch::Find(absl::string_view name) const {
   for (const Column& column : columns) {
     if (column.name == name) return &column;
   }
   return nullptr;
+}
+
+void Reorder(const std::vector<int64_t>& order, ColumnBatch* batch) {
+  for (Column& column : batch->columns) {
+    std::vector<int64_t> elements;
+    if (column.is_list) elements = ReorderLists(order, &column);
+    const std::vector<int64_t>& values = column.is_list ? elements : order;
+    Pick(order, &column.valid);
+    Pick(values, &column.ints);
+    Pick(values, &column.doubles);
+    Pick(values, &column.strings);
+    column.rows = static_cast<int64_t>(order.size());
+  }
+  batch->rows = static_cast<int64_t>(order.size());
 }
 
 std::string ColumnTypeName(const Column& column) {

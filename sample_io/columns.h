@@ -46,6 +46,9 @@ struct ColumnBatch {
   const Column* Find(absl::string_view name) const;
 };
 
+// Puts the rows into `order`: row i of the result is row order[i] of before.
+void Reorder(const std::vector<int64_t>& order, ColumnBatch* batch);
+
 // For messages: "integer", "list of strings".
 std::string ColumnTypeName(const Column& column);
 // The value as a person would write it: "7", "[a, b]". REQUIRES: row is not null.

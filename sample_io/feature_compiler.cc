@@ -66,6 +66,7 @@ struct Inputs {
 struct Scratch {
   UniqueIds unique;
   std::vector<int64_t> kept;  // Rows of the ColumnBatch that are good.
+  std::vector<uint64_t> ids;  // Of one slot, in its order.
 };
 
 class Compiler : public FeatureCompiler {
@@ -250,13 +251,14 @@ class Compiler : public FeatureCompiler {
     const IdFeature::Pooling pooling = features_.ids(feature).pooling();
     slot->index.resize(slot->offsets.back());
     slot->weights.clear();
+    scratch->ids.resize(slot->index.size());
     for (size_t e = 0; e < scratch->kept.size(); ++e) {
       const uint32_t begin = slot->offsets[e], n = slot->offsets[e + 1] - begin;
       if (n == 0) continue;
       int64_t first = scratch->kept[e];
       if (column.is_list) first = column.list_offsets[first];
       for (uint32_t i = 0; i < n; ++i) {
-        slot->index[begin + i] = scratch->unique.Number(IdOf(column, first + i, seed));
+        scratch->ids[begin + i] = IdOf(column, first + i, seed);
       }
       // Weights appear with the first share that is not 1.
       float share = PoolingShare(pooling, n);
@@ -264,6 +266,7 @@ class Compiler : public FeatureCompiler {
       slot->weights.resize(slot->offsets.back(), 1.0f);
       std::fill_n(slot->weights.begin() + begin, n, share);
     }
+    scratch->unique.Number(scratch->ids, slot->index.data());
   }
 
   const FeatureSet features_;

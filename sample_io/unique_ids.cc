@@ -14,7 +14,15 @@ void UniqueIds::Start(size_t occurrences) {
   ids_.clear();
 }
 
-uint32_t UniqueIds::Number(uint64_t id) {
+void UniqueIds::Number(std::span<const uint64_t> ids, uint32_t* numbers) {
+  constexpr size_t kAhead = 16;  // The table is larger than a core's own caches.
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (i + kAhead < ids.size()) __builtin_prefetch(&entries_[ids[i + kAhead] & mask_], 1);
+    numbers[i] = NumberOf(ids[i]);
+  }
+}
+
+uint32_t UniqueIds::NumberOf(uint64_t id) {
   // An id is a hash already: its low bits choose the place.
   for (size_t i = id & mask_;; i = (i + 1) & mask_) {
     Entry& entry = entries_[i];

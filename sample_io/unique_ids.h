@@ -15,8 +15,8 @@ class UniqueIds {
  public:
   // Starts a table that will see at most `occurrences` ids.
   void Start(size_t occurrences);
-  // The number of `id`: 0, 1, … in order of first sight.
-  uint32_t Number(uint64_t id);
+  // Sets numbers[i] to the number of ids[i]: 0, 1, … in order of first sight.
+  void Number(std::span<const uint64_t> ids, uint32_t* numbers);
   // Orders the ids by (bucket, id) and fills all of `table` but its slots'
   // offsets and weights, which must be there, as must slots' index, holding
   // results of Number; these become indices into table->ids. `event_times` is
@@ -28,6 +28,7 @@ class UniqueIds {
     uint64_t id;
     uint32_t number;  // 0: empty; else the id's number + 1.
   };
+  uint32_t NumberOf(uint64_t id);
   void Sort(TableIds* table);
   static void TurnAround(std::span<const int64_t> event_times, TableIds* table);
 

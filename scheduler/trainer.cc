@@ -160,7 +160,8 @@ absl::Status Trainer::Impl::TakeUp(const Checkpoint& checkpoint) {
 
 absl::Status Trainer::Impl::RunPasses() {
   bool stop_early = state.finished() && options().has_early_stop();
-  if (!stop_early && static_cast<int>(position.pass) < options().epochs()) state.set_finished(false);
+  if (!stop_early && static_cast<int>(position.pass) < options().epochs())
+    state.set_finished(false);
   while (!stop_early && static_cast<int>(position.pass) < options().epochs()) {
     if (absl::Status status = RunPass(); !status.ok()) {
       // The model is that of the last good step: worth keeping.

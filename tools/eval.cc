@@ -50,10 +50,10 @@ absl::Status Run(const VerbCall& call) {
   rows.push_back({"checkpoint", checkpoint.dir});
   PrintTable(rows);
   if (FLAGS_json) {
-    std::printf(
-        "{%s, \"samples\": %ld, \"samples_per_s\": %.1f, \"step\": %ld, \"checkpoint\": \"%s\"}\n",
-        EvalJson(m).c_str(), static_cast<long>(m.samples), rate,
-        static_cast<long>(checkpoint.info.state().step()), checkpoint.dir.c_str());
+    absl::PrintF(
+        "{%s, \"samples\": %d, \"samples_per_s\": %.1f, \"step\": %d, \"checkpoint\": \"%s\"}\n",
+        EvalJson(m).c_str(), m.samples, rate, checkpoint.info.state().step(),
+        checkpoint.dir.c_str());
   }
   return absl::OkStatus();
 }

@@ -3,6 +3,7 @@
 
 #include <cstdio>
 
+#include "absl/strings/str_format.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "scheduler/trainer.h"
@@ -40,11 +41,11 @@ absl::Status Run(const VerbCall& call) {
   ASSIGN_OR_RETURN(std::string dir, ExportModel(model.get(), checkpoint.info.state(), name,
                                                 FLAGS_out, FLAGS_publish));
   if (FLAGS_json) {
-    std::printf("{\"bundle\": \"%s\", \"step\": %ld}\n", dir.c_str(),
-                static_cast<long>(checkpoint.info.state().step()));
+    absl::PrintF("{\"bundle\": \"%s\", \"step\": %d}\n", dir.c_str(),
+                 checkpoint.info.state().step());
   }
-  std::fprintf(stderr, "exported %s (step %ld) to %s\n", checkpoint.dir.c_str(),
-               static_cast<long>(checkpoint.info.state().step()), dir.c_str());
+  absl::FPrintF(stderr, "exported %s (step %d) to %s\n", checkpoint.dir.c_str(),
+                checkpoint.info.state().step(), dir.c_str());
   return absl::OkStatus();
 }
 

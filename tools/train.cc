@@ -48,14 +48,13 @@ void PrintJson(const TrainSummary& s) {
     m.logloss = s.train_loss;
   }
   const StageTimes& t = s.stages;
-  std::printf(
+  absl::PrintF(
       R"({%s, "metrics_of": "%s", "samples": %d, "samples_per_s": %.1f, "steps": %d, "step": %d, "bad_rows": %d, )"
       R"("seconds": {"train": %.3f, "wait_read": %.3f, "pull": %.3f, "compute": %.3f, "push": %.3f, "read": %.3f, )"
       R"("compile": %.3f, "eval": %.3f, "checkpoint": %.3f}, "checkpoint": "%s"})"
       "\n",
-      EvalJson(m).c_str(), s.evaluated ? "eval" : "train, progressive",
-      static_cast<long>(s.samples), s.samples / std::max(1e-9, s.train_seconds),
-      static_cast<int>(s.steps), static_cast<int>(s.state.step()), static_cast<int>(s.bad_rows),
+      EvalJson(m).c_str(), s.evaluated ? "eval" : "train, progressive", s.samples,
+      s.samples / std::max(1e-9, s.train_seconds), s.steps, s.state.step(), s.bad_rows,
       s.train_seconds, t.wait_read, t.pull, t.compute, t.push, s.read_seconds, s.compile_seconds,
       s.eval_seconds, s.checkpoint_seconds, s.checkpoint.c_str());
 }

@@ -4,11 +4,19 @@
 namespace starling {
 
 const std::vector<Verb>& AllVerbs() {
+  // clang-format off
   static const std::vector<Verb>* verbs = new std::vector<Verb>{
+      GenerateVerb(),
       TrainVerb(),
       EvalVerb(),
       ExportVerb(),
+      OnlineVerb(),
+      PsVerb(),
+      WorkerVerb(),
+      LaunchVerb(),
+      BenchVerb(),
   };
+  // clang-format on
   return *verbs;
 }
 

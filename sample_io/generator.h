@@ -1,0 +1,46 @@
+// Generate: a data set of our own, with the truth beside it. Rows come from a
+// PlantedModel; files are Hive-partitioned Parquet:
+//
+//   DIR/train/ds=20240101/part-0000.parquet   one directory a day
+//   DIR/eval/ds=…/part-0000.parquet           the days after
+//   DIR/TRUTH.json                            what the best model could reach
+//
+// Columns: click (int32), ts (timestamp, ascending within a day), user
+// (int64, for GAUC; has no effect), I1..I13 (double), C1..C26 (int64). The
+// same options give the same rows, whatever the threads.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace starling {
+
+struct GeneratorOptions {
+  std::string out;           // DIR. Appears only when all of it is written.
+  int64_t rows = 1'000'000;  // To train on, spread evenly over the days.
+  int64_t eval_rows = 200'000;
+  int days = 7;
+  int eval_days = 1;
+  uint64_t seed = 1;
+  int threads = 0;  // 0: one per core.
+  int row_group_rows = 65536;
+  bool overwrite = false;  // Replace DIR, if it is a data set of Generate's.
+};
+
+// Of the written rows, by their true probabilities: no model does better, but for luck.
+struct PartTruth {
+  int64_t rows = 0, clicks = 0;
+  double auc = 0.5, logloss = 0;
+};
+struct GeneratorReport {
+  PartTruth train, eval;
+  std::string json;  // As in TRUTH.json.
+};
+
+// InvalidArgument for bad options, AlreadyExists if DIR is there. After an
+// error nothing is left behind.
+absl::StatusOr<GeneratorReport> Generate(const GeneratorOptions& options);
+
+}  // namespace starling

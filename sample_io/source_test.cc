@@ -1,0 +1,237 @@
+#include "sample_io/source.h"
+
+#include <arrow/table.h>
+#include <arrow/type.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "sample_io/parquet_test_util.h"
+
+namespace starling {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::shared_ptr<arrow::Table> IntTable(const std::string& json, const std::string& name = "a") {
+  return MakeTable({{name, arrow::int64(), json}});
+}
+
+void ExpectError(const std::vector<std::string>& patterns, const std::vector<std::string>& words) {
+  auto source = SampleSource::Open(patterns);
+  ASSERT_EQ(source.status().code(), absl::StatusCode::kFailedPrecondition) << source.status();
+  for (const std::string& word : words) EXPECT_THAT(source.status().message(), HasSubstr(word));
+}
+
+std::vector<std::string> Files(const SampleSource& source) {
+  std::vector<std::string> files;
+  for (const Split& split : source.splits()) files.push_back(split.file);
+  return files;
+}
+
+TEST(SourceTest, DirectoryIsSearchedSortedAndHiddenNamesAreSkipped) {
+  const std::string dir = FreshDir();
+  for (const char* name : {"b.parquet", "a.parquet", "sub/c.parquet", "_tmp/d.parquet",
+                           ".hidden.parquet", "_e.parquet", ".git/f.parquet"}) {
+    WriteParquet(absl::StrCat(dir, "/", name), *IntTable("[1]"));
+  }
+  WriteText(dir + "/_SUCCESS", "");
+  WriteText(dir + "/notes.txt", "hello");
+  auto source = SampleSource::Open({dir + "/"});
+  ASSERT_TRUE(source.ok()) << source.status();
+  EXPECT_THAT(Files(**source),
+              ElementsAre(dir + "/a.parquet", dir + "/b.parquet", dir + "/sub/c.parquet"));
+}
+
+TEST(SourceTest, GlobsMatchFilesAndDirectoriesAndEachFileCountsOnce) {
+  const std::string dir = FreshDir();
+  for (const char* name :
+       {"ds=1/a.parquet", "ds=2/a.parquet", "ds=2/b.parquet", "_ds=3/a.parquet"}) {
+    WriteParquet(absl::StrCat(dir, "/", name), *IntTable("[1]"));
+  }
+  WriteText(dir + "/ds=1/_SUCCESS", "");
+  EXPECT_EQ((*SampleSource::Open({dir + "/ds=*/"}))->rows(), 3);
+  EXPECT_EQ((*SampleSource::Open({dir + "/*"}))->rows(), 3);
+  EXPECT_EQ((*SampleSource::Open({dir + "/ds=1/*"}))->rows(), 1);
+  EXPECT_EQ((*SampleSource::Open({dir + "/ds=2/*.parquet"}))->rows(), 2);
+  EXPECT_EQ((*SampleSource::Open({dir + "/ds=[2]/", dir + "//ds=2/b.parquet", dir}))->rows(), 3);
+}
+
+TEST(SourceTest, SplitIsARowGroupInTheOrderOfFiles) {
+  const std::string dir = FreshDir();
+  TestFileOptions options;
+  options.row_group_rows = 2;
+  WriteParquet(dir + "/b.parquet", *IntTable("[1, 2, 3]"), options);
+  WriteParquet(dir + "/a.parquet", *IntTable("[4]"), options);
+  auto source = *SampleSource::Open({dir});
+  ASSERT_EQ(source->splits().size(), 3u);
+  EXPECT_EQ(source->splits()[2].row_group, 1);
+  EXPECT_EQ(source->splits()[2].rows, 1);
+  EXPECT_EQ(source->rows(), 4);
+  EXPECT_THAT(source->Read(0, {"a"})->columns[0].ints, ElementsAre(4));
+  EXPECT_THAT(source->Read(1, {"a"})->columns[0].ints, ElementsAre(1, 2));
+  EXPECT_THAT(source->Read(2, {"a"})->columns[0].ints, ElementsAre(3));
+}
+
+TEST(SourceTest, FingerprintFollowsNamesAndRowsNotDirectories) {
+  const std::string dir = FreshDir();
+  WriteParquet(dir + "/x/a.parquet", *IntTable("[1, 2]"));
+  WriteParquet(dir + "/y/a.parquet", *IntTable("[3, 4]"));
+  WriteParquet(dir + "/z/a.parquet", *IntTable("[1, 2, 3]"));
+  WriteParquet(dir + "/w/b.parquet", *IntTable("[1, 2]"));
+  auto print = [&](const char* d) { return (*SampleSource::Open({dir + d}))->fingerprint(); };
+  EXPECT_EQ(print("/x"), print("/y"));
+  EXPECT_NE(print("/x"), print("/z"));
+  EXPECT_NE(print("/x"), print("/w"));
+}
+
+TEST(SourceTest, HiveKeysBecomeColumnsAfterTheFilesOwn) {
+  const std::string dir = FreshDir();
+  WriteParquet(dir + "/ds=20260801/city=S%C3%A3o/a.parquet", *IntTable("[1, 2]"));
+  WriteParquet(dir + "/ds=20260802/city=7/a.parquet", *IntTable("[3]"));
+  WriteParquet(dir + "/ds=20260803/city=__HIVE_DEFAULT_PARTITION__/a.parquet", *IntTable("[4]"));
+  auto source = *SampleSource::Open({dir});
+  ASSERT_EQ(source->schema().size(), 3u);
+  EXPECT_EQ(source->schema()[0].name, "a");
+  EXPECT_EQ(source->schema()[1].name, "city");
+  EXPECT_EQ(source->schema()[1].type, "string");
+  EXPECT_EQ(source->schema()[2].name, "ds");
+  EXPECT_EQ(source->schema()[2].type, "int64");
+  auto rows = *source->Read(0, {"ds", "a", "city"});
+  EXPECT_THAT(rows.columns[0].ints, ElementsAre(20260801, 20260801));
+  EXPECT_THAT(rows.columns[1].ints, ElementsAre(1, 2));
+  EXPECT_THAT(rows.columns[2].strings, ElementsAre("São", "São"));
+  EXPECT_EQ(source->Read(1, {"city"})->columns[0].strings[0], "7");
+  EXPECT_TRUE(source->Read(2, {"city"})->columns[0].IsNull(0));
+}
+
+TEST(SourceTest, FileOutsideThePartitionsFails) {
+  const std::string dir = FreshDir();
+  WriteParquet(dir + "/ds=1/a.parquet", *IntTable("[1]"));
+  WriteParquet(dir + "/stray.parquet", *IntTable("[1]"));
+  ExpectError({dir}, {"stray.parquet", "ds=", "partitioned alike"});
+}
+
+TEST(SourceTest, NothingToReadFailsWithAdvice) {
+  const std::string dir = FreshDir();
+  ExpectError({dir}, {dir, "no *.parquet file", "check the path"});
+  ExpectError({dir + "/none.parquet"}, {"none.parquet", "no such file", "check the path"});
+  ExpectError({dir + "/ds=*/"}, {"ds=*", "check the path"});
+  ExpectError({}, {"name at least one"});
+  WriteParquet(dir + "/a.parquet", *IntTable("[1]"));
+  ExpectError({dir, dir + "/other/"}, {"other"});
+}
+
+TEST(SourceTest, ZeroRowsInAllFailsButAZeroRowFileAmongOthersDoesNot) {
+  const std::string dir = FreshDir();
+  WriteParquet(dir + "/a.parquet", *IntTable("[]"));
+  WriteParquet(dir + "/b.parquet", *IntTable("[]"));
+  ExpectError({dir}, {"no rows", dir, "a.parquet", "check what writes them"});
+  WriteParquet(dir + "/b.parquet", *IntTable("[5]"));
+  auto source = SampleSource::Open({dir});
+  ASSERT_TRUE(source.ok()) << source.status();
+  EXPECT_EQ((*source)->rows(), 1);
+  EXPECT_THAT((*source)->Read(0, {"a"})->columns[0].ints, ElementsAre(5));
+}
+
+TEST(SourceTest, FileThatIsNotWholeParquetFailsWithAdvice) {
+  const std::string dir = FreshDir();
+  WriteParquet(dir + "/a.parquet", *IntTable("[1, 2, 3]"));
+  const std::string whole = ReadText(dir + "/a.parquet");
+  WriteText(dir + "/b.parquet", whole.substr(0, whole.size() / 2));
+  ExpectError({dir}, {"b.parquet", "cut short or damaged", "write the file again"});
+  WriteText(dir + "/b.parquet", "user,item,click\n1,2,0\n");
+  ExpectError({dir}, {"b.parquet", "not a Parquet file", "user,item", "write the file again"});
+  WriteText(dir + "/b.parquet", "");
+  ExpectError({dir}, {"b.parquet", "empty", "write the file again"});
+}
+
+TEST(SourceTest, UnreadableFileFails) {
+  if (geteuid() == 0) GTEST_SKIP() << "root reads every file";
+  const std::string dir = FreshDir();
+  WriteParquet(dir + "/a.parquet", *IntTable("[1]"));
+  std::filesystem::permissions(dir + "/a.parquet", std::filesystem::perms::none);
+  ExpectError({dir}, {"a.parquet", "cannot be opened"});
+}
+
+TEST(SourceTest, DifferingSchemasFailNamingFileColumnAndTypes) {
+  const std::string dir = FreshDir();
+  WriteParquet(dir + "/a.parquet",
+               *MakeTable({{"x", arrow::int64(), "[1]"}, {"y", arrow::utf8(), "[\"s\"]"}}));
+  WriteParquet(dir + "/b.parquet", *IntTable("[1]", "x"));
+  ExpectError({dir}, {"b.parquet", "column y (string) is missing", "a.parquet"});
+  WriteParquet(dir + "/b.parquet", *MakeTable({{"x", arrow::int64(), "[1]"},
+                                               {"y", arrow::utf8(), "[\"s\"]"},
+                                               {"z", arrow::utf8(), "[\"s\"]"}}));
+  ExpectError({dir}, {"a.parquet", "column z (string) is missing", "b.parquet"});
+  WriteParquet(dir + "/b.parquet",
+               *MakeTable({{"y", arrow::int32(), "[1]"}, {"x", arrow::int64(), "[1]"}}));
+  ExpectError({dir}, {"b.parquet", "column y is int32", "string in", "a.parquet", "one schema"});
+}
+
+TEST(SourceTest, OrderOfColumnsAndStorageOfStringsMayDiffer) {
+  const std::string dir = FreshDir();
+  WriteParquet(dir + "/a.parquet",
+               *MakeTable({{"x", arrow::int64(), "[1]"}, {"y", arrow::utf8(), "[\"s\"]"}}));
+  WriteParquet(dir + "/b.parquet",
+               *MakeTable({{"y", arrow::dictionary(arrow::int32(), arrow::utf8()), "[\"t\"]"},
+                           {"x", arrow::int64(), "[2]"}}));
+  WriteParquet(dir + "/c.parquet",
+               *MakeTable({{"x", arrow::int64(), "[3]"}, {"y", arrow::large_utf8(), "[\"u\"]"}}));
+  auto source = SampleSource::Open({dir});
+  ASSERT_TRUE(source.ok()) << source.status();
+  EXPECT_THAT((*source)->Read(1, {"x", "y"})->columns[1].strings, ElementsAre("t"));
+  EXPECT_THAT((*source)->Read(2, {"y", "x"})->columns[0].strings, ElementsAre("u"));
+}
+
+// A writer that met only nulls does not know the column's type.
+TEST(SourceTest, AllNullColumnFitsAnyType) {
+  const std::string dir = FreshDir();
+  WriteParquet(dir + "/a.parquet", *MakeTable({{"x", arrow::null(), "[null, null]"}}));
+  WriteParquet(dir + "/b.parquet", *MakeTable({{"x", arrow::utf8(), "[\"s\"]"}}));
+  auto source = SampleSource::Open({dir});
+  ASSERT_TRUE(source.ok()) << source.status();
+  EXPECT_EQ((*source)->schema()[0].type, "string");
+  auto rows = (*source)->Read(0, {"x"});
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  EXPECT_TRUE(rows->columns[0].IsNull(0) && rows->columns[0].IsNull(1));
+  WriteParquet(dir + "/c.parquet", *MakeTable({{"x", arrow::int64(), "[1]"}}));
+  ExpectError({dir}, {"c.parquet", "int64", "string in", "b.parquet"});
+}
+
+TEST(SourceTest, UnknownColumnAndUnsupportedTypeAreNamed) {
+  const std::string dir = FreshDir();
+  WriteParquet(
+      dir + "/a.parquet",
+      *MakeTable({{"s", arrow::struct_({arrow::field("f", arrow::int64())}), "[{\"f\": 1}]"},
+                  {"ll", arrow::list(arrow::list(arrow::int64())), "[[[1]]]"},
+                  {"x", arrow::int64(), "[1]"}}));
+  auto source = *SampleSource::Open({dir});
+  auto expect = [&](const char* column, const std::vector<std::string>& words) {
+    absl::Status status = source->Read(0, {"x", column}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    for (const std::string& word : words) EXPECT_THAT(status.message(), HasSubstr(word));
+  };
+  expect("s",
+         {"a.parquet: row group 0: column s", "struct<f: int64>", "not supported", "use integers"});
+  expect("ll", {"column ll", "list<", "not supported"});
+  expect("nope", {"a.parquet", "no column nope", "the data has s, ll, x"});
+  EXPECT_TRUE(source->Read(0, {"x"}).ok());
+}
+
+TEST(SourceTest, FileChangedDuringTheRunFails) {
+  const std::string dir = FreshDir();
+  WriteParquet(dir + "/a.parquet", *IntTable("[1]"));
+  auto source = *SampleSource::Open({dir});
+  WriteParquet(dir + "/a.parquet", *IntTable("[1, 2, 3, 4, 5, 6, 7, 8, 9, 100000]"));
+  EXPECT_THAT(source->Read(0, {"a"}).status().message(), HasSubstr("changed"));
+  std::filesystem::remove(dir + "/a.parquet");
+  EXPECT_THAT(source->Read(0, {"a"}).status().message(), HasSubstr("a.parquet"));
+}
+
+}  // namespace
+}  // namespace starling

@@ -1,0 +1,124 @@
+#include "scheduler/online.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/metrics.h"
+#include "base/status.h"
+#include "base/sync_point.h"
+#include "scheduler/schedule.h"
+#include "scheduler/trainer.h"
+
+namespace starling {
+
+OnlineLearner::OnlineLearner(const Plan& plan, const SourceMap& map, const std::string& watch,
+                             const std::atomic<bool>* stop)
+    : plan_(plan), map_(map), watch_(watch), stop_(stop), pool_(plan.job.train().threads()) {}
+
+absl::StatusOr<std::unique_ptr<OnlineLearner>> OnlineLearner::Create(
+    const Plan& plan, const SourceMap& map, const std::string& watch,
+    const std::atomic<bool>* stop) {
+  RETURN_IF_ERROR(Annotate(ListDir(watch).status(), "--watch"));
+  std::unique_ptr<OnlineLearner> learner(new OnlineLearner(plan, map, watch, stop));
+  RETURN_IF_ERROR(learner->Start());
+  return learner;
+}
+
+absl::Status OnlineLearner::Start() {
+  const TrainOptions& t = plan_.job.train();
+  ASSIGN_OR_RETURN(model_, LocalModel::Create(SpecOf(plan_), NetworkOptionsOf(plan_.job),
+                                              ScratchDir(plan_.job)));
+  ASSIGN_OR_RETURN(log_, RunLog::Create(JoinPath(t.dir(), "online"), 0));
+  absl::StatusOr<Checkpoint> latest = LatestCheckpoint(CheckpointRoot(plan_.job));
+  if (latest.ok()) {
+    RETURN_IF_ERROR(CheckFits(*latest, model_->spec()));
+    RETURN_IF_ERROR(model_->Load(*latest));
+    state_ = latest->info.state();
+    done_.insert(latest->info.files_done().begin(), latest->info.files_done().end());
+    log_->Say(
+        absl::StrCat("going on from ", latest->dir, ", ", done_.size(), " files learned before"));
+  } else if (!absl::IsNotFound(latest.status())) {
+    return latest.status();
+  }
+  PipelineOptions pipe{t.staleness(), t.clip_norm(), t.seed()};
+  pipeline_ = std::make_unique<StepPipeline>(&model_->network(), &model_->client(), &pool_, pipe);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<SampleSource>> OnlineLearner::OpenFile(
+    const std::string& path) const {
+  ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> source, SampleSource::Open({path}));
+  RETURN_IF_ERROR(CheckSchema(plan_, map_, *source));
+  // Every page is read once before anything is learned: a file counts whole or not at all.
+  for (size_t s = 0; s < source->splits().size(); ++s) {
+    RETURN_IF_ERROR(source->Read(static_cast<int>(s), model_->compiler().Columns()).status());
+  }
+  return source;
+}
+
+absl::StatusOr<int> OnlineLearner::LearnNewFiles() {
+  static Counter& files_total = GetCounter("starling_online_files_total", "Files learned from.");
+  static Counter& bad_total =
+      GetCounter("starling_online_bad_files_total", "Files that could not be read.");
+  ASSIGN_OR_RETURN(std::vector<std::string> names, ListDir(watch_));
+  int learned = 0;
+  for (const std::string& name : names) {
+    if (stop_->load()) break;
+    bool wanted = absl::EndsWith(name, ".parquet") && name[0] != '.' && name[0] != '_';
+    if (!wanted || done_.contains(name) || bad_.contains(name)) continue;
+    absl::StatusOr<std::unique_ptr<SampleSource>> source = OpenFile(JoinPath(watch_, name));
+    if (!source.ok()) {
+      log_->Say(absl::StrCat("BAD FILE, left out: ", source.status().message()));
+      bad_.insert(name);
+      bad_total.Add(1);
+      continue;
+    }
+    RETURN_IF_ERROR(Learn(**source, name));
+    files_total.Add(1);
+    ++learned;
+  }
+  return learned;
+}
+
+absl::Status OnlineLearner::Learn(const SampleSource& source, const std::string& name) {
+  const TrainOptions& t = plan_.job.train();
+  BatchReaderOptions reading;
+  // The file's name is part of the batches' names: each file is a job of its own.
+  reading.job = HashBytes(name, HashBytes(plan_.job.name(), 0));
+  reading.batch_rows = plan_.job.data().batch();
+  reading.bad_rows_max = 1.0;  // A daemon goes on; bad rows are kept apart and counted.
+  reading.quarantine = JoinPath(t.dir(), absl::StrCat("quarantine/", name));
+  ASSIGN_OR_RETURN(std::unique_ptr<BatchReader> reader,
+                   BatchReader::Create(&source, &model_->compiler(), reading, {}));
+  absl::Status log_status;
+  RETURN_IF_ERROR(pipeline_->Run(
+      reader.get(), state_.step(),
+      [&](int64_t step) { return LearningRateScale(t.schedule(), step, state_.lr_scale()); },
+      [&](const StepReport& r) {
+        state_.set_step(r.step + 1);
+        state_.set_samples(state_.samples() + r.batch->rows);
+        state_.set_event_time(std::max(state_.event_time(), r.batch->event_time_max));
+        log_status =
+            log_->Step(state_.step(), state_.samples(), r.loss, 1, r.scores, r.batch->labels);
+        return true;
+      }));
+  RETURN_IF_ERROR(log_status);
+  done_.insert(name);
+  STARLING_SYNC_POINT("online:file_learned");
+  log_->Say(absl::StrCat("learned ", name, ": ", source.rows(), " rows, ", reader->bad_rows(),
+                         " bad, step ", state_.step()));
+  return absl::OkStatus();
+}
+
+absl::Status OnlineLearner::Save() {
+  CheckpointInfo info = InfoOf(plan_, 1);
+  *info.mutable_state() = state_;
+  for (const std::string& name : done_) info.add_files_done(name);
+  return WriteCheckpoint(CheckpointRoot(plan_.job), info, plan_.job.train().checkpoint().keep(), -1,
+                         [&](const std::string& dir) { return model_->store().Save(dir); })
+      .status();
+}
+
+}  // namespace starling

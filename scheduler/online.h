@@ -1,0 +1,69 @@
+// OnlineLearner: trains incrementally on files that appear in a directory,
+// each once, in the order of their names. Goes on from the job's latest
+// checkpoint, be it from `train` or from an earlier life of its own.
+//
+// The unit of progress is a file: a checkpoint holds the names of the files
+// learned, so that after a kill each row still counts once.
+//
+// Not thread-safe.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/thread_pool.h"
+#include "base/yaml_proto.h"
+#include "scheduler/model.h"
+#include "scheduler/plan.h"
+#include "scheduler/run_log.h"
+#include "scheduler/step_pipeline.h"
+
+namespace starling {
+
+class OnlineLearner {
+ public:
+  static absl::StatusOr<std::unique_ptr<OnlineLearner>> Create(const Plan& plan,
+                                                               const SourceMap& map,
+                                                               const std::string& watch,
+                                                               const std::atomic<bool>* stop);
+
+  // Learns from every new *.parquet in the directory (names that begin with
+  // `.` or `_` are left alone) and returns how many. A file that cannot be
+  // read, or whose schema does not fit, is reported, counted, and not tried
+  // again by this process; nothing of it was learned. `stop` is honoured
+  // between files.
+  absl::StatusOr<int> LearnNewFiles();
+
+  // Writes a checkpoint.
+  absl::Status Save();
+
+  LocalModel& model() { return *model_; }
+  const TrainerState& state() const { return state_; }
+  int64_t files() const { return static_cast<int64_t>(done_.size()); }
+  int64_t bad_files() const { return static_cast<int64_t>(bad_.size()); }
+
+ private:
+  OnlineLearner(const Plan& plan, const SourceMap& map, const std::string& watch,
+                const std::atomic<bool>* stop);
+  absl::Status Start();
+  absl::StatusOr<std::unique_ptr<SampleSource>> OpenFile(const std::string& path) const;
+  absl::Status Learn(const SampleSource& source, const std::string& name);
+
+  const Plan plan_;
+  const SourceMap map_;
+  const std::string watch_;
+  const std::atomic<bool>* const stop_;
+  ThreadPool pool_;
+  std::unique_ptr<LocalModel> model_;
+  std::unique_ptr<StepPipeline> pipeline_;
+  std::unique_ptr<RunLog> log_;
+  TrainerState state_;
+  std::set<std::string> done_, bad_;  // Names of files.
+};
+
+}  // namespace starling

@@ -1,0 +1,211 @@
+#include "scheduler/step_pipeline.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <thread>
+
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "base/random.h"
+
+namespace starling {
+namespace {
+
+GraphSpec LrSpec() {
+  GraphSpec spec;
+  spec.mutable_model()->mutable_lr();
+  SlotSpec* slot = spec.add_slots();
+  slot->set_name("f");
+  slot->set_table(0);
+  slot->set_slot(0);
+  slot->set_linear_offset(0);
+  spec.add_table_width(1);
+  return spec;
+}
+
+// Batches of two rows and one id; every fifth has no rows at all.
+class FakeReader : public BatchReader {
+ public:
+  explicit FakeReader(int batches, int fail_at = -1) : batches_(batches), fail_at_(fail_at) {}
+
+  absl::Status Next(Batch* batch) override {
+    if (next_ == fail_at_) return absl::DataLossError("a bad page");
+    if (next_ == batches_) return absl::OutOfRangeError("end");
+    *batch = Batch();
+    batch->name.batch = next_++;
+    if (next_ % 5 == 0) return absl::OkStatus();
+    batch->rows = batch->requests = 2;
+    batch->labels = {0, 1};
+    TableIds table;
+    table.ids = {next_ % 3};
+    table.counts = {2};
+    table.event_times = {0};
+    table.slots = {{Axis::kRow, {0, 1, 2}, {0, 0}, {}}};
+    table.occurrence_offsets = {0, 2};
+    table.occurrences = {{0, 0, 1.f}, {0, 1, 1.f}};
+    batch->tables = {table};
+    return absl::OkStatus();
+  }
+  ReaderPosition position() const override { return {0, 0, next_}; }
+  int64_t bad_rows() const override { return 0; }
+  Times times() const override { return {}; }
+
+ private:
+  const int batches_, fail_at_;
+  uint32_t next_ = 0;
+};
+
+// A remote store that answers late, on another thread, and remembers what was
+// done when each pull was sent.
+class LateClient : public ParameterClient {
+ public:
+  LateClient() : thread_([this] { Work(); }) {}
+  ~LateClient() override {
+    Send(nullptr);
+    thread_.join();
+  }
+
+  void Pull(PullMode, std::span<const TableKeys>, std::span<const std::span<float>>,
+            std::span<float>, ClientDone done) override {
+    pushes_done_at_pull.push_back(pushes_done_.load());
+    bool fail = pulls_++ == fail_pull;
+    Send([done, fail] { done(fail ? absl::UnavailableError("gone") : absl::OkStatus()); });
+  }
+  void Push(const BatchName& name, float, std::span<const TableKeys>,
+            std::span<const std::span<const float>>, std::span<const float>,
+            ClientDone done) override {
+    pushed.push_back(name.batch);
+    bool fail = static_cast<int>(pushed.size()) - 1 == fail_push;
+    Send([this, done, fail] {
+      ++pushes_done_;
+      done(fail ? absl::UnavailableError("gone") : absl::OkStatus());
+    });
+  }
+  void Prefetch(std::span<const TableKeys>) override { ++prefetches; }
+
+  int fail_pull = -1, fail_push = -1;
+  std::vector<int> pushes_done_at_pull;  // By pull.
+  std::vector<uint32_t> pushed;
+  std::atomic<int> prefetches{0};
+
+ private:
+  void Send(std::function<void()> reply) {
+    absl::MutexLock lock(&mu_);
+    queue_.push_back(std::move(reply));
+  }
+  void Work() {
+    for (int i = 0;; ++i) {
+      std::function<void()> reply;
+      {
+        absl::MutexLock lock(&mu_);
+        mu_.Await(absl::Condition(
+            +[](LateClient* c) { return !c->queue_.empty(); }, this));
+        reply = std::move(queue_.front());
+        queue_.pop_front();
+      }
+      if (reply == nullptr) return;
+      absl::SleepFor(absl::Microseconds(RandomBelow(7, i, 800)));
+      reply();
+    }
+  }
+
+  absl::Mutex mu_;
+  std::deque<std::function<void()>> queue_ ABSL_GUARDED_BY(mu_);
+  std::atomic<int> pushes_done_{0};
+  int pulls_ = 0;
+  std::thread thread_;
+};
+
+struct Outcome {
+  absl::Status status;
+  std::vector<int64_t> steps;
+  ReaderPosition last;
+};
+
+Outcome RunPipeline(LateClient* client, BatchReader* reader, int staleness,
+                    int stop_after = 1 << 30) {
+  auto network = *Network::Create(LrSpec(), {});
+  ThreadPool pool(2);
+  StepPipeline pipeline(network.get(), client, &pool, {staleness, 0, 1});
+  Outcome outcome;
+  outcome.status = pipeline.Run(
+      reader, 100, [](int64_t) { return 1.0; },
+      [&](const StepReport& r) {
+        outcome.steps.push_back(r.step);
+        outcome.last = r.next;
+        return static_cast<int>(outcome.steps.size()) < stop_after;
+      });
+  return outcome;
+}
+
+TEST(StepPipelineTest, APullMissesAtMostTheLastPushesOfTheBound) {
+  for (int staleness : {0, 1, 3}) {
+    LateClient client;
+    FakeReader reader(100);
+    Outcome o = RunPipeline(&client, &reader, staleness);
+    ASSERT_TRUE(o.status.ok()) << o.status;
+    ASSERT_EQ(client.pushes_done_at_pull.size(), 80);
+    bool missed_some = false;
+    for (int n = 0; n < 80; ++n) {
+      EXPECT_GE(client.pushes_done_at_pull[n], n - staleness);
+      missed_some |= client.pushes_done_at_pull[n] < n;
+    }
+    EXPECT_EQ(missed_some, staleness > 0) << "the bound is used where it is allowed";
+    EXPECT_EQ(client.prefetches, 100);
+  }
+}
+
+TEST(StepPipelineTest, EveryBatchWithRowsIsOneStepInOrder) {
+  LateClient client;
+  FakeReader reader(23);
+  Outcome o = RunPipeline(&client, &reader, 2);
+  ASSERT_TRUE(o.status.ok());
+  std::vector<uint32_t> expected;
+  for (uint32_t b = 0; b < 23; ++b) {
+    if ((b + 1) % 5 != 0) expected.push_back(b);
+  }
+  EXPECT_EQ(client.pushed, expected);
+  ASSERT_EQ(o.steps.size(), expected.size());
+  for (size_t i = 0; i < o.steps.size(); ++i) EXPECT_EQ(o.steps[i], 100 + i);
+}
+
+TEST(StepPipelineTest, StoppingFinishesWhatWasPulledAndThePositionIsExact) {
+  for (int staleness : {0, 2}) {
+    LateClient client;
+    FakeReader reader(100);
+    Outcome o = RunPipeline(&client, &reader, staleness, 7);
+    ASSERT_TRUE(o.status.ok());
+    EXPECT_EQ(o.steps.size(), 7 + staleness);
+    EXPECT_EQ(client.pushed.size(), o.steps.size());
+    EXPECT_EQ(o.last.batch, client.pushed.back() + 1);
+  }
+}
+
+TEST(StepPipelineTest, ErrorsOfEveryStageSurfaceAndNothingStaysUnderWay) {
+  {
+    LateClient client;
+    FakeReader reader(100, 30);
+    EXPECT_EQ(RunPipeline(&client, &reader, 2).status.code(), absl::StatusCode::kDataLoss);
+  }
+  {
+    LateClient client;
+    client.fail_pull = 9;
+    FakeReader reader(100);
+    Outcome o = RunPipeline(&client, &reader, 1);
+    EXPECT_EQ(o.status.code(), absl::StatusCode::kUnavailable);
+    EXPECT_EQ(o.steps.size(), 9);
+  }
+  {
+    LateClient client;
+    client.fail_push = 4;
+    FakeReader reader(100);
+    EXPECT_EQ(RunPipeline(&client, &reader, 0).status.code(), absl::StatusCode::kUnavailable);
+    EXPECT_EQ(client.pushed.size(), 5);
+  }
+}
+
+}  // namespace
+}  // namespace starling

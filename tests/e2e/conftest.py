@@ -1,0 +1,1 @@
+from harness import data  # noqa: F401  (a fixture)

@@ -1,0 +1,93 @@
+"""What a person meets first: help, typos, configs that are wrong."""
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+
+import harness
+from harness import run, run_json, write_config
+
+VERBS = ["init", "validate", "generate", "train", "eval", "predict", "export", "serve", "online", "ps", "worker",
+         "launch", "inspect", "bench", "doctor"]
+
+
+def test_every_verb_has_help():
+    overview = run("--help").stdout
+    for verb in VERBS:
+        assert f"\n  {verb} " in overview
+        assert f"usage: starling {verb}" in run(verb, "--help").stdout
+
+
+def test_typos_are_usage_errors_with_the_nearest_name():
+    assert 'did you mean "train"' in run("trian", code=2).stderr
+    assert 'did you mean "config"' in run("train", "--confg", "x", code=2).stderr
+    assert "--config" in run("train", code=2).stderr
+    run("train", "--config", "/nonexistent/job.yaml", code=2)
+    assert "needs a value" in run("train", "--config", code=2).stderr
+
+
+@pytest.mark.parametrize("old, new, words", [
+    ("label: click", "lable: click", ["lable", 'did you mean "label"', "job.yaml:3:"]),
+    ("label: click", "label: clik", ["clik", 'did you mean "click"', "job.yaml:3:"]),
+    ("id: [C1..C26]", "id: [C1..C26, C3]", ["C3", "job.yaml:5:"]),
+    ("id: [C1..C26]", "id: [C1..C27]", ["C27", "job.yaml:5:"]),
+    ("memory: 256MiB", "memory: 256 pebbles", ["pebbles", "job.yaml:5:"]),
+    ("model: {deepfm: {hidden: [32, 16]}}", "model: {deepfm: {hidden: [32, big]}}", ["big", "job.yaml:7:"]),
+    ("model: {deepfm: {hidden: [32, 16]}}", "model: {lr: {}}", ["dim", "job.yaml:5:"]),
+    ("model: {deepfm: {hidden: [32, 16]}}", "model: {deepfm: {hidden: [32]}, lr: {}}", ["job.yaml:7:"]),
+    ("raw: [I1..I13]", "raw: [I1..I13, ts]", ["ts", "job.yaml:6:"]),
+    ("epochs: 1", "epochs: many", ["epochs", "job.yaml:9:"]),
+    ("name: test", "name: test\nname: twice", ["name", "job.yaml:3:"]),
+])
+def test_config_errors_name_place_and_nearest_name(old, new, words, tmp_path, data):
+    config = write_config(tmp_path / "job.yaml", data, tmp_path / "run", **{old: new})
+    for verb in ("validate", "train"):
+        stderr = run(verb, "--config", config, code=2).stderr
+        for word in words:
+            assert word in stderr, stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_set_overrides_and_its_errors_name_it(tmp_path, data):
+    config = write_config(tmp_path / "job.yaml", data, tmp_path / "run")
+    run("validate", "--config", config, "--set", "train.epochs=3", "--set", "model.deepfm.hidden=[8, 4]")
+    assert "--set" in run("validate", "--config", config, "--set", "train.epoch=3", code=2).stderr
+
+
+def test_validate_tells_size_and_cost_and_the_schema_is_json(tmp_path, data):
+    config = write_config(tmp_path / "job.yaml", data, tmp_path / "run")
+    result = run_json("validate", "--config", config)
+    text = json.dumps(result)
+    assert "flops" in text.lower() and "bytes" in text.lower() and "rows" in text.lower()
+    schema = json.loads(run("validate", "--schema").stdout)
+    assert "features" in schema["properties"]
+
+
+def test_init_writes_a_config_that_trains(tmp_path, data):
+    run("init", data / "train", "--out", tmp_path / "job.yaml")
+    text = (tmp_path / "job.yaml").read_text()
+    assert "C1..C26" in text and "#" in text
+    run("validate", "--config", tmp_path / "job.yaml")
+    result = run_json("train", "--config", tmp_path / "job.yaml", "--set", f"train.dir={tmp_path}/run")
+    assert result["samples"] == 60000
+    assert "exists" in run("init", data / "train", "--out", tmp_path / "job.yaml", code=2).stderr
+
+
+def test_doctor_finds_this_machine_fit():
+    assert "ok" in run("doctor").stdout
+
+
+def test_generate_is_a_function_of_its_seed_and_refuses_to_overwrite(tmp_path):
+    for name in "ab":
+        run("generate", "--out", tmp_path / name, "--rows", 3000, "--eval_rows", 1000, "--days", 2, "--seed", 9)
+    a, b = (pq.ParquetDataset(tmp_path / n / "train").read() for n in "ab")
+    assert a.equals(b) and a.num_rows == 3000
+    assert "exists" in run("generate", "--out", tmp_path / "a", "--rows", 10, code=2).stderr
+
+
+def test_bench_train_prints_rates_and_ratio():
+    done = run("bench", "train", "--quick", "--json", timeout=600)
+    lines = [json.loads(l) for l in done.stdout.splitlines()]
+    train = [l for l in lines if l["bench"] == "train"]
+    assert train and all(l["ratio"] > 0 and l["reference_value"] > 0 for l in train if "ratio" in l)

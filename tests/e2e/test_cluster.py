@@ -1,0 +1,72 @@
+"""Servers and workers as processes: the same model as one process, every batch applied once."""
+
+import json
+import math
+import signal
+
+import harness
+from harness import run, run_json, write_config
+
+
+def batches(data, rows_per_batch=1024):
+    import pyarrow.parquet as pq
+    total = 0
+    for path in sorted((data / "train").rglob("*.parquet")):
+        meta = pq.ParquetFile(path).metadata
+        total += sum(math.ceil(meta.row_group(i).num_rows / rows_per_batch) for i in range(meta.num_row_groups))
+    return total
+
+
+def test_two_servers_and_two_workers_match_one_process(tmp_path, data):
+    alone = run_json("train", "--config", write_config(tmp_path / "a.yaml", data, tmp_path / "a"))
+    config = write_config(tmp_path / "b.yaml", data, tmp_path / "b")
+    cluster = run_json("launch", "--config", config, "--server_count", 2, "--worker_count", 2)
+    assert cluster["batches_applied"] == batches(data)
+    assert abs(cluster["auc"] - alone["auc"]) < 0.01
+    assert cluster["samples"] == alone["samples"]
+    # What the servers saved is a checkpoint like any other.
+    again = run_json("eval", "--config", config)
+    assert again["auc"] == cluster["auc"]
+    run("inspect", tmp_path / "b" / "ckpt", "--verify")
+    run("export", "--config", config, "--out", tmp_path / "bundle")
+
+
+def test_one_worker_and_one_server_equal_one_process_bit_for_bit(tmp_path, data):
+    """The remote path changes nothing: same splits, same order, same sums."""
+    text = harness.CONFIG.replace("epochs: 1", "epochs: 1, threads: 1")
+    a = write_config(tmp_path / "a.yaml", data, tmp_path / "a", text=text)
+    b = write_config(tmp_path / "b.yaml", data, tmp_path / "b", text=text)
+    run("train", "--config", a)
+    run("launch", "--config", b, "--server_count", 3, "--worker_count", 1)
+    files = {}
+    for name, config in (("a", a), ("b", b)):
+        out = tmp_path / f"bundle-{name}"
+        run("export", "--config", config, "--out", out)
+        files[name] = {p.name: p.read_bytes() for p in out.iterdir() if p.name != "MANIFEST"}
+    assert files["a"] == files["b"]
+
+
+def test_a_dead_worker_ends_the_launch_with_a_clear_word(tmp_path, data):
+    config = write_config(tmp_path / "job.yaml", data, tmp_path / "run")
+    log = tmp_path / "log"
+    process = harness.start("launch", "--config", config, "--set", "train.epochs=100", log=log)
+
+    def worker_pid():
+        import subprocess
+        out = subprocess.run(["pgrep", "-P", str(process.pid), "-f", "worker --config"], capture_output=True, text=True).stdout
+        return int(out.split()[0]) if out.split() else None
+
+    import os
+    pid = harness.wait_until(worker_pid, what="a worker")
+    harness.wait_until(lambda: (tmp_path / "run" / "worker-0" / "metrics.jsonl").exists(), what="a working worker")
+    os.kill(pid, signal.SIGKILL)
+    assert process.wait(timeout=60) == 138
+    assert "ended with exit code 137" in log.read_text()
+    assert not (tmp_path / "run" / "ckpt").exists() or not any((tmp_path / "run" / "ckpt").iterdir())
+
+
+def test_what_needs_one_process_is_refused(tmp_path, data):
+    config = write_config(tmp_path / "job.yaml", data, tmp_path / "run")
+    assert "early_stop" in run("launch", "--config", config, "--set", "train.early_stop={patience: 1}", code=2).stderr
+    assert "--shard 2" in run("ps", "--shard", 2, "--shards", 2, code=2).stderr
+    assert "--servers" in run("worker", "--config", config, code=2).stderr

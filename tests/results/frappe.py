@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""Trains the zoo on Frappe_x1 by the published settings and prints the table of docs/results.md.
+
+    python tests/results/frappe.py --starling build/release/tools/starling --data DIR [--models lr,fm] [--seeds 3]
+
+DIR holds train.csv.gz, valid.csv.gz and test.csv.gz. Model selection reads the
+validation split only; the test split is scored once, by the selected model.
+"""
+
+import argparse
+import concurrent.futures
+import json
+import pathlib
+import statistics
+import subprocess
+import tempfile
+
+import pyarrow.csv as csv
+import pyarrow.parquet as pq
+
+FIELDS = "user item daytime weekday isweekend homework cost weather country city".split()
+
+CONFIG = """
+name: frappe
+data: {{train: "{data}/train.parquet", eval: "{data}/valid.parquet", label: label, batch: 4096}}
+features:
+  - {{id: [{fields}], {dim}table: {{tier: memory, memory: 256MiB, update: dense, init: 1e-4}}}}
+model: {model}
+optimizer: {{sparse: {{adam: {{lr: 0.001}}, l2: {l2}}}, dense: {{adam: {{lr: 0.001}}}}}}
+train:
+  dir: "{run}"
+  epochs: 100
+  seed: {seed}
+  threads: 1
+  early_stop: {{metric: auc, patience: 2}}
+  schedule: {{plateau: {{factor: 0.1}}}}
+  checkpoint: {{every: 0s, keep: 1}}
+"""
+
+# Model, L2 of the embeddings and published test AUC (BARS-CTR, Frappe_x1).
+MODELS = {
+    "lr": ("{lr: {}}", 1e-5, 0.9356),
+    "fm": ("{fm: {}}", 5e-6, 0.9671),
+    "wide_deep": ("{wide_deep: {hidden: [400, 400, 400], batch_norm: true, dropout: 0.6}}", 0.1, 0.98307),
+    "deepfm": ("{deepfm: {hidden: [400, 400, 400], batch_norm: true, dropout: 0.2}}", 0.05, 0.98395),
+    "dcnv2": ("{dcnv2: {hidden: [400, 400, 400], batch_norm: true, dropout: 0.4, cross_layers: 4, "
+              "structure: parallel}}", 0.05, 0.98382),
+}
+
+
+def convert(source, out):
+    for part in ("train", "valid", "test"):
+        if not (out / f"{part}.parquet").exists():
+            table = csv.read_csv(source / f"{part}.csv.gz")
+            # One row group: the whole set is shuffled every epoch.
+            pq.write_table(table, out / f"{part}.parquet", row_group_size=table.num_rows)
+
+
+def starling_json(binary, *args):
+    done = subprocess.run([binary, *args, "--json"], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(args)}: exit {done.returncode}\n{done.stderr[-2000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def run_one(binary, work, model, seed, extra=()):
+    spec, l2, _ = MODELS[model]
+    dim = "" if model == "lr" else "dim: 10, "
+    config = work / f"{model}-{seed}.yaml"
+    config.write_text(CONFIG.format(data=work, fields=", ".join(FIELDS), dim=dim, model=spec, l2=l2,
+                                    run=work / f"run-{model}-{seed}", seed=seed))
+    sets = [word for e in extra for word in ("--set", e)]
+    train = starling_json(binary, "train", "--config", str(config), *sets)
+    test = starling_json(binary, "eval", "--config", str(config), "--data", str(work / "test.parquet"), *sets)
+    return {"model": model, "seed": seed, "valid": train["auc"], "auc": test["auc"], "logloss": test["logloss"],
+            "steps": train["step"]}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--starling", required=True)
+    parser.add_argument("--data", required=True, type=pathlib.Path)
+    parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--set", action="append", default=[])
+    parser.add_argument("--jobs", type=int, default=2)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as tmp, concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        work = pathlib.Path(tmp)
+        convert(args.data, work)
+        runs = {m: [pool.submit(run_one, args.starling, work, m, s, args.set) for s in range(1, args.seeds + 1)]
+                for m in args.models.split(",")}
+        print("| Model | published AUC | test AUC, mean | by seed | log loss | difference |\n|---|---|---|---|---|---|")
+        short = 0
+        for model, futures in runs.items():
+            results = [f.result() for f in futures]
+            mean = statistics.mean(r["auc"] for r in results)
+            published = MODELS[model][2]
+            short += mean < published - 0.001
+            print(f"| {model} | {published:.5f} | {mean:.5f} | {' '.join(format(r['auc'], '.5f') for r in results)} | "
+                  f"{statistics.mean(r['logloss'] for r in results):.4f} | {mean - published:+.5f} |", flush=True)
+    raise SystemExit(1 if short else 0)
+
+
+if __name__ == "__main__":
+    main()

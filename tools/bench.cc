@@ -1,0 +1,77 @@
+// starling bench NAME: measurements, each beside its reference in the same run.
+#include "tools/bench.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "base/yaml_proto.h"
+#include "tools/flags.h"
+#include "tools/verbs.h"
+
+DEFINE_bool(quick, false,
+            "a smaller run with fewer alternations: to see that it works, not to quote");
+
+namespace starling {
+namespace {
+
+struct Bench {
+  const char* name;
+  absl::Status (*run)(bool quick);
+};
+const Bench kBenches[] = {{"train", BenchTrain}};
+
+absl::Status Run(const VerbCall& call) {
+  std::vector<std::string> names;
+  for (const Bench& b : kBenches) names.push_back(b.name);
+  if (call.args.size() != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("name one benchmark: ", absl::StrJoin(names, ", ")));
+  }
+  for (const Bench& b : kBenches) {
+    if (call.args[0] == b.name) return b.run(FLAGS_quick);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("no benchmark \"", call.args[0], "\"", DidYouMean(call.args[0], names)));
+}
+
+double Median(std::vector<double> v) {
+  std::sort(v.begin(), v.end());
+  return v[v.size() / 2];
+}
+
+}  // namespace
+
+void Report(const BenchResult& r) {
+  double value = Median(r.values), reference = Median(r.reference_values);
+  std::vector<double> ratios;
+  for (size_t i = 0; i < r.values.size(); ++i)
+    ratios.push_back(r.values[i] / r.reference_values[i]);
+  double ratio = Median(ratios);
+  double low = *std::min_element(ratios.begin(), ratios.end());
+  double high = *std::max_element(ratios.begin(), ratios.end());
+  if (FLAGS_json) {
+    absl::PrintF(
+        R"({"bench": "%s", "case": "%s", "value": %.6g, "unit": "%s", "reference": "%s", "reference_value": %.6g, )"
+        R"("ratio": %.4f, "ratio_min": %.4f, "ratio_max": %.4f, "ratio_bound": %.4f, "runs": %d})"
+        "\n",
+        r.bench, r.what, value, r.unit, r.reference, reference, ratio, low, high, r.ratio_bound,
+        r.values.size());
+    return;
+  }
+  absl::PrintF(
+      "%s, %s: %.4g %s\n  %s: %.4g; ratio %.3f (%.3f to %.3f over %d runs; at most %.2f "
+      "possible)\n",
+      r.bench, r.what, value, r.unit, r.reference, reference, ratio, low, high, r.values.size(),
+      r.ratio_bound);
+}
+
+Verb BenchVerb() {
+  return {"bench",
+          "Measure, beside a reference in the same run",
+          "starling bench train [--quick] [--json]",
+          {"quick", "json"},
+          Run};
+}
+
+}  // namespace starling

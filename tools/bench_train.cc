@@ -1,0 +1,159 @@
+// bench train: samples/s from Parquet to pushed gradients, the GEMM rate the
+// model reached, and the machine's bare GEMM rate in the same run.
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <filesystem>
+
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "base/file.h"
+#include "base/status.h"
+#include "sample_io/generator.h"
+#include "scheduler/trainer.h"
+#include "tools/bench.h"
+#include "tools/flags.h"
+
+namespace starling {
+
+void EigenGemm_base(int m, int n, int k, const float* a, const float* b, float* c);
+void EigenGemm_avx2(int m, int n, int k, const float* a, const float* b, float* c);
+
+namespace {
+
+constexpr char kConfig[] = R"(
+name: bench
+data: {train: "%s/data/train", label: click, event_time: ts, batch: 4096}
+features:
+  - {id: [C1..C26], dim: 16, table: {memory: 8GiB}}
+  - {raw: [I1..I13], norm: log1p}
+model: {%s: {hidden: [400, 400, 400]}}
+optimizer: {sparse: {adagrad: {lr: 0.02}}, dense: {adam: {lr: 0.001}}}
+train: {dir: "%s/run", checkpoint: {every: 0s}}
+)";
+
+double Now() { return absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()); }
+
+// FLOP/s of 256 x 400 x 400 products on every core at once: the shape of a
+// tile in a hidden layer, operands in cache.
+double BareGemmRate(ThreadPool* pool, double seconds) {
+  constexpr int kRows = 256, kWidth = 400;
+  auto gemm = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? EigenGemm_avx2
+                                                                              : EigenGemm_base;
+  std::atomic<int64_t> done{0};
+  double start = Now();
+  pool->ParallelFor(pool->threads(), [&](int) {
+    std::vector<float> a(kRows * kWidth, 0.5f), b(kWidth * kWidth, 0.25f), c(kRows * kWidth);
+    while (Now() - start < seconds) {
+      for (int i = 0; i < 8; ++i) gemm(kRows, kWidth, kWidth, a.data(), b.data(), c.data());
+      done += 8;
+    }
+  });
+  return 2.0 * kRows * kWidth * kWidth * static_cast<double>(done) / (Now() - start);
+}
+
+struct Pass {
+  double seconds = 0;
+  int64_t samples = 0;
+};
+
+// One pass over the data with the production pipeline.
+absl::StatusOr<Pass> TrainPass(const Plan& plan, const SampleSource& source, LocalModel* model,
+                               StepPipeline* pipeline, uint32_t pass, int64_t* step) {
+  BatchReaderOptions reading;
+  reading.batch_rows = plan.job.data().batch();
+  reading.shuffle = true;
+  reading.seed = 1;
+  ASSIGN_OR_RETURN(std::unique_ptr<BatchReader> reader,
+                   BatchReader::Create(&source, &model->compiler(), reading, {pass, 0, 0}));
+  Pass result;
+  double start = Now();
+  RETURN_IF_ERROR(pipeline->Run(
+      reader.get(), *step, [](int64_t) { return 1.0; },
+      [&](const StepReport& r) {
+        result.samples += r.batch->rows;
+        *step = r.step + 1;
+        return true;
+      }));
+  result.seconds = Now() - start;
+  return result;
+}
+
+absl::Status RunModel(const std::string& dir, const char* name, int alternations,
+                      double gemm_seconds) {
+  Job job;
+  SourceMap map;
+  RETURN_IF_ERROR(
+      ParseYaml(absl::StrFormat(kConfig, dir, name, dir), "bench.yaml", {}, &job, &map));
+  ASSIGN_OR_RETURN(Plan plan, MakePlan(job, map));
+  ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> source,
+                   SampleSource::Open({JoinPath(dir, "data/train")}));
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<LocalModel> model,
+      LocalModel::Create(SpecOf(plan), NetworkOptionsOf(plan.job), JoinPath(dir, "scratch")));
+  ThreadPool pool(0);
+  StepPipeline pipeline(&model->network(), &model->client(), &pool, {});
+  int64_t step = 0;
+  RETURN_IF_ERROR(
+      TrainPass(plan, *source, model.get(), &pipeline, 0, &step).status());  // Rows are made here.
+  StageTimes before = pipeline.times();
+  BenchResult result{"train",
+                     absl::StrCat(name, " 400x3, 26 ids x 16, batch 4096"),
+                     "FLOP/s in GEMM",
+                     "bare GEMM (Eigen), all cores",
+                     {},
+                     {},
+                     1};
+  double seconds = 0, samples = 0;
+  for (int i = 1; i <= alternations; ++i) {
+    result.reference_values.push_back(BareGemmRate(&pool, gemm_seconds));
+    ASSIGN_OR_RETURN(Pass pass, TrainPass(plan, *source, model.get(), &pipeline, i, &step));
+    result.values.push_back(model->network().gemm_flops_train() * pass.samples / pass.seconds);
+    seconds += pass.seconds;
+    samples += pass.samples;
+  }
+  Report(result);
+  const StageTimes& t = pipeline.times();
+  double wait = t.wait_read - before.wait_read, pull = t.pull - before.pull,
+         compute = t.compute - before.compute, push = t.push - before.push;
+  if (FLAGS_json) {
+    absl::PrintF(
+        R"({"bench": "train.stages", "case": "%s", "samples_per_s": %.1f, "seconds": %.3f, "wait_read": %.3f, )"
+        R"("pull": %.3f, "compute": %.3f, "push": %.3f})"
+        "\n",
+        name, samples / seconds, seconds, wait, pull, compute, push);
+  } else {
+    absl::PrintF(
+        "  %.0f samples/s; of the time: %.0f %% compute, %.0f %% pull, %.0f %% push, %.0f %% "
+        "waiting for a batch\n",
+        samples / seconds, 100 * compute / seconds, 100 * pull / seconds, 100 * push / seconds,
+        100 * wait / seconds);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunAll(const std::string& dir, bool quick) {
+  GeneratorOptions data;
+  data.out = JoinPath(dir, "data");
+  data.rows = quick ? 40'000 : 400'000;
+  data.eval_rows = 1000;
+  RETURN_IF_ERROR(Generate(data).status());
+  for (const char* model : {"deepfm", "dcnv2"}) {
+    RETURN_IF_ERROR(RunModel(dir, model, quick ? 2 : 7, quick ? 0.1 : 1.0));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status BenchTrain(bool quick) {
+  std::string dir =
+      absl::StrCat(std::filesystem::temp_directory_path().string(), "/starling-bench.", getpid());
+  RETURN_IF_ERROR(MakeDirs(dir));
+  absl::Status status = RunAll(dir, quick);
+  RemoveAll(dir).IgnoreError();
+  return status;
+}
+
+}  // namespace starling

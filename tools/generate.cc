@@ -1,0 +1,65 @@
+// starling generate: Parquet of our own, and the best that any model could reach on it.
+#include <gflags/gflags.h>
+
+#include <chrono>
+#include <cstdio>
+
+#include "absl/strings/str_format.h"
+#include "base/status.h"
+#include "sample_io/generator.h"
+#include "tools/flags.h"
+#include "tools/verbs.h"
+
+DEFINE_int64(rows, 1'000'000, "rows to train on");
+DEFINE_int64(eval_rows, 200'000, "rows held out, on the days after");
+DEFINE_int32(days, 7, "days that the training rows spread over");
+DEFINE_uint64(seed, 1, "every row follows from it");
+DEFINE_bool(overwrite, false, "replace a data set of an earlier run");
+
+namespace starling {
+namespace {
+
+void PrintPart(const char* name, const PartTruth& t) {
+  if (t.rows == 0) return;
+  std::printf("%-6s %10d rows  %5.1f %% clicks  best AUC %.5f  best log loss %.5f\n", name,
+              static_cast<int>(t.rows), 100.0 * static_cast<double>(t.clicks) / t.rows, t.auc,
+              t.logloss);
+}
+
+absl::Status RunGenerate(const VerbCall& call) {
+  if (!call.args.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("unexpected argument \"", call.args[0], "\"; the directory goes to --out"));
+  }
+  GeneratorOptions options;
+  options.out = FLAGS_out;
+  options.rows = FLAGS_rows;
+  options.eval_rows = FLAGS_eval_rows;
+  options.days = FLAGS_days;
+  options.seed = FLAGS_seed;
+  options.overwrite = FLAGS_overwrite;
+  auto start = std::chrono::steady_clock::now();
+  ASSIGN_OR_RETURN(GeneratorReport report, Generate(options));
+  double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  std::fprintf(stderr, "%s: written in %.1f s, %.0f rows/s\n", options.out.c_str(), seconds,
+               (report.train.rows + report.eval.rows) / std::max(seconds, 1e-9));
+  if (FLAGS_json) {
+    std::printf("%s\n", report.json.c_str());
+  } else {
+    PrintPart("train", report.train);
+    PrintPart("eval", report.eval);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Verb GenerateVerb() {
+  return {"generate",
+          "write Parquet from a planted model, and the best AUC and log loss one could reach",
+          "starling generate --out DIR [--rows N] [--eval_rows N] [--days D] [--seed S]",
+          {"out", "rows", "eval_rows", "days", "seed", "overwrite", "json"},
+          RunGenerate};
+}
+
+}  // namespace starling
