@@ -45,7 +45,10 @@ bool IsHealth(absl::string_view path) {
 class Node : public HttpServer {
  public:
   Node(const ServeOptions& options, std::unique_ptr<ModelHost> host)
-      : options_(options), host_(std::move(host)), computing_(options.threads) {}
+      : options_(options),
+        host_(std::move(host)),
+        model_(host_->current()->bundle().spec().info.model()),
+        computing_(options.threads) {}
 
   absl::Status Listen() {
     ListenOptions listen{.address = options_.address,
@@ -59,6 +62,8 @@ class Node : public HttpServer {
 
   int port() const override { return listener_->port(); }
   uint64_t version() const override { return host_->current()->bundle().spec().info.version(); }
+
+  const std::string& model() const override { return model_; }
 
  private:
   // Health is open to probes; all else needs the token, if there is one.
@@ -157,6 +162,7 @@ class Node : public HttpServer {
 
   const ServeOptions options_;
   const std::unique_ptr<ModelHost> host_;
+  const std::string model_;              // Every version's: the host sees to it.
   std::counting_semaphore<> computing_;  // Requests parsed and scored at once.
   Histogram& latency_ = GetHistogram(
       "starling_serving_request_seconds", "From the whole request to the whole answer.",

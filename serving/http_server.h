@@ -41,7 +41,8 @@ class HttpServer {
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const ServeOptions& options);
   virtual ~HttpServer() = default;  // Stops; requests under way are answered first.
   virtual int port() const = 0;
-  virtual uint64_t version() const = 0;  // Being served.
+  virtual uint64_t version() const = 0;          // Being served.
+  virtual const std::string& model() const = 0;  // Its name.
 };
 
 }  // namespace starling
