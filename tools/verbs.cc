@@ -6,7 +6,10 @@ namespace starling {
 const std::vector<Verb>& AllVerbs() {
   // clang-format off
   static const std::vector<Verb>* verbs = new std::vector<Verb>{
+      DoctorVerb(),
       GenerateVerb(),
+      InitVerb(),
+      ValidateVerb(),
       TrainVerb(),
       EvalVerb(),
       PredictVerb(),
@@ -16,6 +19,7 @@ const std::vector<Verb>& AllVerbs() {
       PsVerb(),
       WorkerVerb(),
       LaunchVerb(),
+      InspectVerb(),
       BenchVerb(),
   };
   // clang-format on
