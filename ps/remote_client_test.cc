@@ -427,7 +427,7 @@ TEST(PsServerTest, SyncPointsAreReachedInOrder) {
   }
   SetSyncPointHandler(nullptr);
   std::erase_if(reached, [](const std::string& name) { return name.rfind("ps:", 0) != 0; });
-  EXPECT_EQ(reached, (std::vector<std::string>{"ps:configure", "ps.push_applied", "ps.save_start",
+  EXPECT_EQ(reached, (std::vector<std::string>{"ps:configure", "ps:push_applied", "ps:save_start",
                                                "ps:save_end"}));
 }
 
