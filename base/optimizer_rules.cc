@@ -1,10 +1,5 @@
 #include "base/optimizer_rules.h"
 
-// Without errno a sqrt is one instruction, so the loops below vectorise.
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("no-math-errno")
-#endif
-
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>

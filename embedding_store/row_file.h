@@ -45,7 +45,8 @@ class RowFileWriter {
   // REQUIRES: ids ascend by (bucket, id).
   virtual absl::Status Append(const RowRecord& row) = 0;
   virtual absl::Status AddExtra(const std::string& name, absl::string_view bytes) = 0;
-  virtual absl::Status Finish() = 0;  // Durable if ok.
+  // The file is durable if ok, and removed if not.
+  virtual absl::Status Finish() = 0;
 };
 
 class RowFileReader {

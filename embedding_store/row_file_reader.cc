@@ -1,3 +1,5 @@
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <limits>
 #include <utility>
@@ -22,7 +24,8 @@ class RowFileReaderImpl : public RowFileReader {
   absl::Status Open() {
     file_.open(path_, std::ios::binary | std::ios::ate);
     if (!file_) {
-      return absl::NotFoundError(absl::StrCat(path_, ": cannot open this row file"));
+      return absl::NotFoundError(
+          absl::StrCat(path_, ": cannot open this row file: ", std::strerror(errno)));
     }
     size_ = static_cast<uint64_t>(file_.tellg());
     RETURN_IF_ERROR(ReadHeader());

@@ -61,16 +61,10 @@ class RowFileWriterImpl : public RowFileWriter {
   }
 
   absl::Status Finish() override {
-    RETURN_IF_ERROR(FlushBlock());
-    std::string footer;
-    Put<uint32_t>(&footer, kFooterTag);
-    Put<uint64_t>(&footer, rows_);
-    Put<uint64_t>(&footer, blocks_);
-    Put<uint32_t>(&footer, extras_);
-    Put<uint32_t>(&footer, Crc32c(footer));
-    footer.append(kEndMagic.data(), kEndMagic.size());
-    RETURN_IF_ERROR(file_->Append(footer));
-    return file_->Close();
+    absl::Status status = WriteFooter();
+    // A file that may not be durable must not be taken for one that is.
+    if (!status.ok()) RemoveAll(file_->path()).IgnoreError();
+    return status;
   }
 
  private:
@@ -88,6 +82,19 @@ class RowFileWriterImpl : public RowFileWriter {
                                               row.floats.size(), " floats, not ", floats_));
     }
     return absl::OkStatus();
+  }
+
+  absl::Status WriteFooter() {
+    RETURN_IF_ERROR(FlushBlock());
+    std::string footer;
+    Put<uint32_t>(&footer, kFooterTag);
+    Put<uint64_t>(&footer, rows_);
+    Put<uint64_t>(&footer, blocks_);
+    Put<uint32_t>(&footer, extras_);
+    Put<uint32_t>(&footer, Crc32c(footer));
+    footer.append(kEndMagic.data(), kEndMagic.size());
+    RETURN_IF_ERROR(file_->Append(footer));
+    return file_->Close();
   }
 
   absl::Status FlushBlock() {

@@ -29,7 +29,8 @@ class CheckpointTest : public testing::Test {
   }
   std::vector<int64_t> Steps() {
     std::vector<int64_t> steps;
-    for (const std::string& name : *ListDir(root_)) {
+    std::vector<std::string> names = *ListDir(root_);
+    for (const std::string& name : names) {
       steps.push_back(OpenCheckpoint(JoinPath(root_, name))->info.state().step());
     }
     return steps;

@@ -40,13 +40,13 @@ def main(starling, port):
     served, predicted = served_score(port, row), predicted_score(starling, row)
     train = json.loads(pathlib.Path("train.json").read_text().splitlines()[-1])
     best = json.loads(pathlib.Path("data/TRUTH.json").read_text())["eval"]
-    reached = (train["auc"] - 0.5) / (best["auc"] - 0.5)
+    reached = (train["auc"] - 0.5) / (best["best_auc"] - 0.5)
     print()
     for name, value in [
         ("rows trained", f"{train['samples']:,}"),
         ("samples/s", f"{train['samples_per_s']:,.0f}"),
-        ("AUC", f"{train['auc']:.4f}   best reachable {best['auc']:.4f}   {reached:.1%} of the way from 0.5"),
-        ("log loss", f"{train['logloss']:.4f}   best reachable {best['logloss']:.4f}"),
+        ("AUC", f"{train['auc']:.4f}   best reachable {best['best_auc']:.4f}   {reached:.1%} of the way from 0.5"),
+        ("log loss", f"{train['logloss']:.4f}   best reachable {best['best_logloss']:.4f}"),
         ("bundle", json.loads(pathlib.Path("export.json").read_text().splitlines()[-1])["bundle"]),
         ("score from the live server", f"{served:.9g}"),
         ("score from predict", f"{predicted:.9g}   {'equal, bit for bit' if bits(served) == bits(predicted) else 'DIFFERENT'}"),

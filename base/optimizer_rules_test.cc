@@ -1,0 +1,177 @@
+#include "base/optimizer_rules.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace starling {
+namespace {
+
+// A parameter with its optimiser.
+struct Parameter {
+  Parameter(const OptimizerOptions& o, std::vector<float> start)
+      : options(o), w(std::move(start)), state(OptimizerStateSize(o, static_cast<int>(w.size()))) {
+    InitOptimizerState(options, state);
+  }
+  void Step(const std::vector<float>& g, float lr_scale = 1) {
+    OptimizerStep(options, lr_scale, w, state, g);
+  }
+  OptimizerOptions options;
+  std::vector<float> w, state;
+};
+
+TEST(OptimizerRulesTest, SgdByHand) {
+  OptimizerOptions options;
+  options.mutable_sgd()->set_lr(0.5);
+  Parameter p(options, {1, -2});
+  p.Step({2, 4});
+  EXPECT_EQ(p.w, (std::vector<float>{0, -4}));
+  p.Step({2, 4}, 0.5f);  // The scale halves the rate.
+  EXPECT_EQ(p.w, (std::vector<float>{-0.5, -5}));
+  EXPECT_TRUE(p.state.empty());
+}
+
+TEST(OptimizerRulesTest, AdagradByHand) {
+  OptimizerOptions options;
+  options.mutable_adagrad()->set_lr(1);
+  options.mutable_adagrad()->set_eps(0);
+  Parameter p(options, {0});
+  p.Step({3});  // a = 9, w = -3/3
+  EXPECT_EQ(p.w[0], -1);
+  p.Step({4});  // a = 25, w = -1 - 4/5
+  EXPECT_FLOAT_EQ(p.w[0], -1.8f);
+  EXPECT_EQ(p.state, (std::vector<float>{25}));
+}
+
+TEST(OptimizerRulesTest, AdamByHand) {
+  OptimizerOptions options;
+  options.mutable_adam()->set_lr(0.1);
+  options.mutable_adam()->set_beta1(0.5);
+  options.mutable_adam()->set_beta2(0.75);
+  options.mutable_adam()->set_eps(0);
+  Parameter p(options, {1});
+  p.Step({2});  // m = 1, v = 1; both corrections give 2 and 4, so the step is lr.
+  EXPECT_FLOAT_EQ(p.w[0], 0.9f);
+  EXPECT_EQ(p.state, (std::vector<float>{1, 1, 1}));
+  p.Step({0});  // m = 0.5, v = 0.75; m^ = 0.5/0.75, v^ = 0.75/0.4375.
+  EXPECT_FLOAT_EQ(p.w[0], 0.9f - 0.1f * (0.5f / 0.75f) / std::sqrt(0.75f / 0.4375f));
+  EXPECT_EQ(p.state, (std::vector<float>{0.5, 0.75, 2}));
+}
+
+TEST(OptimizerRulesTest, FtrlByHand) {
+  OptimizerOptions options;
+  options.mutable_ftrl()->set_lr(0.5);
+  options.mutable_ftrl()->set_beta(1);
+  options.mutable_ftrl()->set_l1(1);
+  options.mutable_ftrl()->set_l2(2);
+  Parameter p(options, {0, 0});
+  p.Step({3, 0.5});  // z = 3 and 0.5; |0.5| <= l1, (1 - 3) / ((1 + 3) / 0.5 + 2) = -0.2.
+  EXPECT_FLOAT_EQ(p.w[0], -0.2f);
+  EXPECT_EQ(p.w[1], 0);
+  EXPECT_EQ(p.state, (std::vector<float>{3, 0.5, 9, 0.25}));
+  p.Step({-4, 0});  // sigma = (5 - 3) / 0.5 = 4; z = 3 - 4 + 4 * 0.2 = -0.2: within l1.
+  EXPECT_EQ(p.w[0], 0);
+  EXPECT_FLOAT_EQ(p.state[0], -0.2f);
+}
+
+TEST(OptimizerRulesTest, ClipScalesTheGradientBeforeL2IsAdded) {
+  OptimizerOptions options;
+  options.mutable_sgd()->set_lr(1);
+  options.set_clip(5);
+  options.set_l2(0.5);
+  Parameter p(options, {2, 0});
+  const std::vector<float> g = {6, 8};  // Norm 10: halved.
+  p.Step(g);
+  EXPECT_FLOAT_EQ(p.w[0], 2 - (3 + 1));
+  EXPECT_FLOAT_EQ(p.w[1], -4);
+  EXPECT_EQ(g, (std::vector<float>{6, 8}));
+}
+
+TEST(OptimizerRulesTest, StateSizesAndNames) {
+  OptimizerOptions options;
+  EXPECT_STREQ(OptimizerName(options), "none");
+  options.mutable_sgd();
+  EXPECT_STREQ(OptimizerName(options), "sgd");
+  EXPECT_EQ(OptimizerStateSize(options, 8), 0);
+  options.mutable_adagrad();
+  EXPECT_STREQ(OptimizerName(options), "adagrad");
+  EXPECT_EQ(OptimizerStateSize(options, 8), 8);
+  options.mutable_adam();
+  EXPECT_STREQ(OptimizerName(options), "adam");
+  EXPECT_EQ(OptimizerStateSize(options, 8), 17);
+  options.mutable_ftrl();
+  EXPECT_STREQ(OptimizerName(options), "ftrl");
+  EXPECT_EQ(OptimizerStateSize(options, 8), 16);
+}
+
+// ---- Golden vectors of PyTorch and numpy: testdata/make_optimizer_golden.py ----
+
+OptimizerOptions ParseOptions(const std::string& rule, std::map<std::string, double> v) {
+  OptimizerOptions options;
+  options.set_l2(v["l2"]);
+  options.set_clip(v["clip"]);
+  if (rule == "sgd") options.mutable_sgd()->set_lr(v["lr"]);
+  if (rule == "adagrad") {
+    options.mutable_adagrad()->set_lr(v["lr"]);
+    options.mutable_adagrad()->set_eps(v["eps"]);
+    options.mutable_adagrad()->set_initial_accumulator(v["initial_accumulator"]);
+  }
+  if (rule == "adam") {
+    options.mutable_adam()->set_lr(v["lr"]);
+    options.mutable_adam()->set_beta1(v["beta1"]);
+    options.mutable_adam()->set_beta2(v["beta2"]);
+    options.mutable_adam()->set_eps(v["eps"]);
+  }
+  if (rule == "ftrl") {
+    options.mutable_ftrl()->set_lr(v["lr"]);
+    options.mutable_ftrl()->set_beta(v["beta"]);
+    options.mutable_ftrl()->set_l1(v["l1"]);
+    options.mutable_ftrl()->set_l2(v["l2_ftrl"]);
+  }
+  return options;
+}
+
+TEST(OptimizerRulesTest, EqualsPyTorchAndNumpy) {
+  std::string here = __FILE__;
+  std::ifstream file(here.substr(0, here.rfind('/')) + "/testdata/optimizer_golden.txt");
+  ASSERT_TRUE(file);
+  std::vector<Parameter> parameter;  // The case under way.
+  std::string text, name;
+  OptimizerOptions options;
+  int compared = 0;
+  while (std::getline(file, text)) {
+    std::istringstream words(text);
+    std::string tag, rule, word;
+    words >> tag;
+    if (tag == "case") {
+      std::map<std::string, double> values;
+      words >> name >> rule;
+      while (words >> word)
+        values[word.substr(0, word.find('='))] = std::stod(word.substr(word.find('=') + 1));
+      options = ParseOptions(rule, values);
+      parameter.clear();
+      continue;
+    }
+    std::vector<float> floats;
+    for (float f; words >> f;) floats.push_back(f);
+    if (tag == "g") {
+      parameter.at(0).Step(floats);
+    } else if (parameter.empty()) {
+      parameter.emplace_back(options, floats);
+    } else {
+      for (size_t i = 0; i < floats.size(); ++i, ++compared) {
+        EXPECT_NEAR(parameter[0].w[i], floats[i], 2e-6 + 2e-6 * std::fabs(floats[i]))
+            << name << " " << i;
+      }
+    }
+  }
+  EXPECT_EQ(compared, 8 * 8 * 5);  // Cases, steps, weights.
+}
+
+}  // namespace
+}  // namespace starling

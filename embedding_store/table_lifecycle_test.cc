@@ -1,0 +1,348 @@
+// What a table promises beyond plain reads and steps: admission, ageing,
+// update: dense, the memory budget, and snapshots that fail or do not fit.
+#include <sys/resource.h>
+
+#include <csignal>
+#include <memory>
+#include <vector>
+
+#include "base/optimizer_rules.h"
+#include "embedding_store/embedding_table.h"
+#include "embedding_store/table_test_util.h"
+
+namespace starling {
+namespace {
+
+std::unique_ptr<EmbeddingTable> Open(const TableSpec& spec, const std::string& scratch = "") {
+  auto table = EmbeddingTable::Open(spec, {.scratch_dir = scratch});
+  EXPECT_TRUE(table.ok()) << table.status();
+  return *std::move(table);
+}
+bool KeepAll(uint64_t) { return true; }
+
+// The weights of `ids`, created at `time` if they are admitted.
+std::vector<float> Create(EmbeddingTable* table, const std::vector<uint64_t>& ids,
+                          int64_t time = 0) {
+  std::vector<float> weights(ids.size() * table->width(), -1.0f);
+  std::vector<int64_t> times(ids.size(), time);
+  absl::Status status = table->LookupOrCreate(ids, {}, times, weights);
+  EXPECT_TRUE(status.ok()) << status;
+  return weights;
+}
+std::vector<float> Look(const EmbeddingTable& table, const std::vector<uint64_t>& ids) {
+  std::vector<float> weights(ids.size() * table.width(), -1.0f);
+  absl::Status status = table.Lookup(ids, weights);
+  EXPECT_TRUE(status.ok()) << status;
+  return weights;
+}
+bool AllZero(const std::vector<float>& v) { return v == std::vector<float>(v.size(), 0.0f); }
+
+TEST(TableLifecycleTest, RefusedIdReadsAsZerosAndTakesNoGradient) {
+  TableSpec spec = MakeSpec("adagrad");
+  spec.mutable_options()->mutable_admit()->set_count(3);
+  auto table = Open(spec);
+  std::vector<uint64_t> ids = MakeIds(0, 40);
+  EXPECT_TRUE(AllZero(Create(table.get(), ids)));
+  ASSERT_OK(table->ApplyGradients(ids, std::vector<float>(ids.size() * 5, 1.0f), 1.0f));
+  EXPECT_TRUE(AllZero(Create(table.get(), ids)));
+  EXPECT_EQ(table->rows(), 0);
+  EXPECT_EQ(table->stats().refused, 80);
+  EXPECT_FALSE(AllZero(Create(table.get(), ids)));
+  EXPECT_EQ(table->stats().created, 40);
+  EXPECT_EQ(table->rows(), 40);
+}
+
+TEST(TableLifecycleTest, AdmissionStateIsPartOfTheSnapshot) {
+  TestDir dir;
+  TableSpec spec = MakeSpec("adagrad");
+  spec.mutable_options()->mutable_admit()->set_count(3);
+  auto table = Open(spec);
+  std::vector<uint64_t> ids = MakeIds(0, 40);
+  Create(table.get(), ids);
+  Create(table.get(), ids);
+  ASSERT_OK(table->Snapshot(dir.File("t.rows")));
+  auto restored = Open(spec);
+  ASSERT_OK(restored->Restore(dir.File("t.rows"), KeepAll));
+  EXPECT_EQ(Create(restored.get(), ids), Create(table.get(), ids));
+  EXPECT_EQ(restored->rows(), 40);
+}
+
+TEST(TableLifecycleTest, RowOlderThanTtlStartsAnew) {
+  TableSpec spec = MakeSpec("adagrad");
+  spec.mutable_options()->mutable_evict()->set_ttl(100);
+  auto table = Open(spec);
+  std::vector<uint64_t> ids = MakeIds(0, 40);
+  const std::vector<float> fresh = Create(table.get(), ids, 1000);
+  ASSERT_OK(table->ApplyGradients(ids, std::vector<float>(fresh.size(), 1.0f), 1.0f));
+  const std::vector<float> trained = Look(*table, ids);
+  EXPECT_NE(trained, fresh);
+  EXPECT_EQ(Create(table.get(), ids, 1100), trained);  // On time; the row is now of 1100.
+  EXPECT_EQ(Create(table.get(), ids, 1050), trained);  // A late event does not turn it back.
+  EXPECT_EQ(Create(table.get(), ids, 0), trained);     // Event time unknown: no ageing.
+  EXPECT_EQ(Create(table.get(), ids, 1201), fresh);
+  EXPECT_EQ(table->stats().expired, 40);
+  EXPECT_EQ(table->rows(), 40);
+  ASSERT_OK(table->ForEach([](uint64_t, const RowMeta& meta, std::span<const float>) {
+    EXPECT_EQ(meta.frequency, 1u);
+    EXPECT_EQ(meta.event_time, 1201);
+  }));
+}
+
+TEST(TableLifecycleTest, FrequencySaturates) {
+  auto table = Open(MakeSpec("sgd"));
+  std::vector<uint64_t> ids = {1};
+  std::vector<uint32_t> counts = {0xF0000000};
+  std::vector<float> weights(5);
+  for (int i = 0; i < 2; ++i) ASSERT_OK(table->LookupOrCreate(ids, counts, {}, weights));
+  ASSERT_OK(table->ForEach([](uint64_t, const RowMeta& meta, std::span<const float>) {
+    EXPECT_EQ(meta.frequency, 0xFFFFFFFF);
+  }));
+}
+
+TEST(TableLifecycleTest, ErasedIdIsUnknown) {
+  auto table = Open(MakeSpec("sgd"));
+  std::vector<uint64_t> ids = MakeIds(0, 10);
+  Create(table.get(), ids);
+  ASSERT_OK(table->Erase(std::span(ids).first(4)));
+  EXPECT_EQ(table->rows(), 6);
+  EXPECT_TRUE(AllZero(Look(*table, {ids.begin(), ids.begin() + 4})));
+}
+
+// ---- update: dense ----
+
+TableSpec DenseSpec() {
+  TableSpec spec = MakeSpec("adam");
+  spec.mutable_options()->set_tier(TableOptions::ROCKSDB);
+  spec.mutable_options()->set_update(TableOptions::DENSE);
+  spec.mutable_segments(1)->mutable_optimizer()->set_l2(0.1);
+  return spec;
+}
+
+// One Adam over the whole table, as torch.optim.Adam with weight_decay.
+TEST(TableLifecycleTest, DenseUpdateStepsEveryRow) {
+  TestDir dir;
+  TableSpec spec = DenseSpec();
+  auto table = Open(spec, dir.File("scratch"));
+  std::vector<uint64_t> all = MakeIds(0, 20);
+  Create(table.get(), all);
+  RowLayout layout = *RowLayout::Create(spec);
+  std::vector<std::vector<float>> model(all.size(), std::vector<float>(layout.floats()));
+  for (size_t i = 0; i < all.size(); ++i) layout.InitRow(TableSeed(spec), all[i], model[i]);
+  for (size_t step = 0; step < 5; ++step) {
+    std::vector<uint64_t> ids = {all[step], all[step + 7]};
+    std::vector<float> grads(10, 0.25f);
+    ASSERT_OK(table->ApplyGradients(ids, grads, 1.0f));
+    for (size_t i = 0; i < all.size(); ++i) {
+      std::vector<float> g(5, i == step || i == step + 7 ? 0.25f : 0.0f);
+      layout.Apply(1.0f, model[i], g);
+    }
+  }
+  ASSERT_OK(table->ApplyGradients({}, {}, 1.0f));
+  size_t i = 0;
+  ASSERT_OK(table->ForEach([&](uint64_t id, const RowMeta&, std::span<const float> floats) {
+    layout.Apply(1.0f, model[i], std::vector<float>(5, 0.0f));
+    EXPECT_EQ(id, all[i]);
+    EXPECT_EQ(std::vector<float>(floats.begin(), floats.end()), model[i]);
+    EXPECT_EQ(floats.back(), 6.0f);  // Adam's step counter.
+    ++i;
+  }));
+  EXPECT_EQ(i, all.size());
+}
+
+TEST(TableLifecycleTest, DenseStepCountIsTheTablesAndSurvivesARestore) {
+  TestDir dir;
+  auto table = Open(DenseSpec(), dir.File("scratch"));
+  Create(table.get(), MakeIds(0, 5));
+  for (int step = 0; step < 3; ++step) ASSERT_OK(table->ApplyGradients({}, {}, 1.0f));
+  ASSERT_OK(table->Snapshot(dir.File("t.rows")));
+  auto restored = Open(DenseSpec(), dir.File("scratch2"));
+  ASSERT_OK(restored->Restore(dir.File("t.rows"), KeepAll));
+  for (EmbeddingTable* t : {table.get(), restored.get()}) {
+    Create(t, MakeIds(100, 5));
+    ASSERT_OK(t->ApplyGradients({}, {}, 1.0f));
+    ASSERT_OK(t->ForEach([](uint64_t, const RowMeta&, std::span<const float> floats) {
+      EXPECT_EQ(floats.back(), 4.0f);
+    }));
+  }
+}
+
+// ---- Budget ----
+
+TEST(TableLifecycleTest, MemoryTierFullIsResourceExhaustedAndSaysWhatToRaise) {
+  TableSpec spec = MakeSpec("adagrad");
+  spec.mutable_options()->set_memory(100'000);
+  auto table = Open(spec);
+  std::vector<uint64_t> ids = MakeIds(0, 5000);
+  std::vector<float> weights(ids.size() * 5);
+  absl::Status status = table->LookupOrCreate(ids, {}, {}, weights);
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_EQ(status.message(),
+            "table users: its 100000 bytes of memory are full; raise the table's memory, or set "
+            "tier: rocksdb");
+  EXPECT_LE(table->stats().bytes_memory, 100'000);
+  EXPECT_GT(table->rows(), 400);
+}
+
+TEST(TableLifecycleTest, BudgetIsKeptWhileFiftyTimesAsMuchIsInserted) {
+  TestDir dir;
+  TableSpec spec = MakeSpec("adagrad", 16);
+  const int64_t budget = 256 << 10;
+  spec.mutable_options()->set_tier(TableOptions::ROCKSDB);
+  spec.mutable_options()->set_memory(budget);
+  spec.mutable_options()->mutable_admit()->set_count(1);
+  auto table = Open(spec, dir.File("scratch"));
+  int rows = 0;
+  for (; rows * 160 < 50 * budget; rows += 4000) {
+    Create(table.get(), MakeIds(rows, 4000));
+    TableStats stats = table->stats();
+    ASSERT_LE(stats.bytes_memory, budget);
+    ASSERT_EQ(stats.rows_memory + stats.rows_cold, rows + 4000);
+  }
+  EXPECT_GT(table->stats().bytes_memory, budget / 2);
+  EXPECT_EQ(table->rows(), rows);
+  EXPECT_EQ(table->stats().created, rows);
+}
+
+TEST(TableLifecycleTest, ScratchIsMadeAtTheFirstDemotionAndRemovedAtTheEnd) {
+  TestDir dir;
+  const std::string scratch = dir.File("scratch");
+  TableSpec spec = MakeSpec("adagrad");
+  spec.mutable_options()->set_tier(TableOptions::ROCKSDB);
+  spec.mutable_options()->set_memory(64 << 10);
+  ASSERT_OK(MakeDirs(scratch));
+  ASSERT_OK(WriteFileAtomically(JoinPath(scratch, "CURRENT"), "left by a killed process"));
+  auto table = Open(spec, scratch);
+  Create(table.get(), MakeIds(0, 50));
+  EXPECT_EQ(table->stats().demoted, 0);
+  Create(table.get(), MakeIds(0, 3000));
+  EXPECT_GT(table->stats().demoted, 0);
+  EXPECT_TRUE(PathExists(scratch));
+  table.reset();
+  EXPECT_FALSE(PathExists(scratch));
+}
+
+TEST(TableLifecycleTest, BudgetTooSmallToWorkWithIsRefused) {
+  TableSpec spec = MakeSpec("adagrad");
+  spec.mutable_options()->set_memory(1000);
+  absl::Status status = EmbeddingTable::Open(spec, {}).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_NE(status.message().find("raise it to at least"), absl::string_view::npos);
+}
+
+// ---- Faults ----
+
+TEST(TableLifecycleTest, ScratchThatCannotBeMadeIsNamed) {
+  TestDir dir;
+  ASSERT_OK(WriteFileAtomically(dir.File("file"), "x"));
+  TableSpec spec = MakeSpec("adagrad");
+  spec.mutable_options()->set_tier(TableOptions::ROCKSDB);
+  spec.mutable_options()->set_memory(64 << 10);
+  auto table = Open(spec, dir.File("file/scratch"));
+  std::vector<uint64_t> ids = MakeIds(0, 3000);
+  std::vector<float> weights(ids.size() * 5);
+  absl::Status status = table->LookupOrCreate(ids, {}, {}, weights);
+  EXPECT_FALSE(status.ok());
+  EXPECT_NE(status.message().find(dir.File("file/scratch")), absl::string_view::npos) << status;
+}
+
+// Files may not pass 1 MB while this lives: RocksDB's writes fail as on a full disk.
+class FileSizeLimit {
+ public:
+  FileSizeLimit() {
+    old_handler_ = std::signal(SIGXFSZ, SIG_IGN);
+    ::getrlimit(RLIMIT_FSIZE, &old_);
+    rlimit limit = old_;
+    limit.rlim_cur = 1'000'000;
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &old_);
+    std::signal(SIGXFSZ, old_handler_);
+  }
+
+ private:
+  rlimit old_;
+  void (*old_handler_)(int);
+};
+
+TEST(TableLifecycleTest, FailedDemotionLosesNoAcknowledgedRow) {
+  TestDir dir;
+  TableSpec spec = MakeSpec("adagrad", 512);
+  spec.mutable_options()->set_tier(TableOptions::ROCKSDB);
+  spec.mutable_options()->set_memory(2 << 20);
+  auto table = Open(spec, dir.File("scratch"));
+  std::vector<std::pair<std::vector<uint64_t>, std::vector<float>>> acknowledged;
+  absl::Status status;
+  {
+    FileSizeLimit limit;
+    for (int begin = 0; begin < 30'000 && status.ok(); begin += 100) {
+      std::vector<uint64_t> ids = MakeIds(begin, 100);
+      std::vector<float> weights(ids.size() * table->width());
+      status = table->LookupOrCreate(ids, {}, {}, weights);
+      if (status.ok()) acknowledged.emplace_back(ids, weights);
+    }
+  }
+  ASSERT_FALSE(status.ok());
+  EXPECT_NE(status.message().find(dir.File("scratch")), absl::string_view::npos) << status;
+  ASSERT_GT(acknowledged.size(), 10u);
+  for (const auto& [ids, weights] : acknowledged) ASSERT_EQ(Look(*table, ids), weights);
+}
+
+TEST(TableLifecycleTest, DiskFullInSnapshotLeavesNoRowFile) {
+  TestDir dir;
+  auto table = Open(MakeSpec("adagrad"));
+  Create(table.get(), MakeIds(0, 20'000));
+  for (int fail_at = 1;; ++fail_at) {
+    int left = fail_at;
+    SetFileFault([&left](absl::string_view, absl::string_view path) {
+      return --left == 0 ? absl::ResourceExhaustedError(absl::StrCat(path, ": disk full"))
+                         : absl::OkStatus();
+    });
+    absl::Status status = table->Snapshot(dir.File("t.rows"));
+    SetFileFault(nullptr);
+    absl::Status read = Open(MakeSpec("adagrad"))->Restore(dir.File("t.rows"), KeepAll);
+    if (status.ok()) {
+      EXPECT_TRUE(read.ok()) << read;
+      EXPECT_GT(fail_at, 6);  // create, header, blocks, extras, footer, sync.
+      break;
+    }
+    EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+    EXPECT_FALSE(read.ok()) << "operation " << fail_at;
+  }
+  Create(table.get(), MakeIds(0, 10));  // The table works on.
+}
+
+TEST(TableLifecycleTest, RestoreOfAnotherLayoutIsRefusedByName) {
+  TestDir dir;
+  const std::string path = dir.File("t.rows");
+  auto table = Open(MakeSpec("adagrad"));
+  Create(table.get(), MakeIds(0, 10));
+  ASSERT_OK(table->Snapshot(path));
+  auto refusal = [&](const TableSpec& spec) {
+    absl::Status status = Open(spec)->Restore(path, KeepAll);
+    EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+    return std::string(status.message());
+  };
+  EXPECT_EQ(refusal(MakeSpec("adagrad", 8)),
+            path + ": table users: segment embedding: dim is 4 in the file and 8 here");
+  EXPECT_EQ(
+      refusal(MakeSpec("adam")),
+      path + ": table users: segment embedding: optimizer is adagrad in the file and adam here");
+  TableSpec other = MakeSpec("adagrad");
+  other.mutable_options()->set_name("items");
+  EXPECT_EQ(refusal(other), path + ": table items: the file holds table users");
+  TableSpec fewer = MakeSpec("adagrad");
+  fewer.mutable_segments()->RemoveLast();
+  EXPECT_EQ(refusal(fewer), path + ": table users: the file's rows have 2 segments, the table's 1");
+  TableSpec renamed = MakeSpec("adagrad");
+  renamed.mutable_segments(0)->set_name("bias");
+  EXPECT_EQ(refusal(renamed),
+            path + ": table users: segment bias: name is linear in the file and bias here");
+  TableSpec rate = MakeSpec("adagrad");  // A rate or a budget may change.
+  rate.mutable_segments(1)->mutable_optimizer()->mutable_adagrad()->set_lr(0.5);
+  rate.mutable_options()->set_memory(32 << 20);
+  ASSERT_OK(Open(rate)->Restore(path, KeepAll));
+}
+
+}  // namespace
+}  // namespace starling
