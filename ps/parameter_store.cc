@@ -186,7 +186,7 @@ absl::Status Store::Apply(float lr_scale, std::span<const TableKeys> tables,
 }
 
 absl::StatusOr<std::vector<FileSetEntry>> Store::Save(const std::string& dir) {
-  STARLING_SYNC_POINT("ps.save_start");
+  STARLING_SYNC_POINT("ps:save_start");
   RETURN_IF_ERROR(MakeDirs(dir));
   std::vector<FileSetEntry> files;
   for (int t = 0; t < tables(); ++t) {
@@ -199,7 +199,7 @@ absl::StatusOr<std::vector<FileSetEntry>> Store::Save(const std::string& dir) {
   }
   ASSIGN_OR_RETURN(files.emplace_back(),
                    WriteSetFile(dir, AppliedFile(shard_, shards()), applied_.Encode()));
-  STARLING_SYNC_POINT("ps.save_end");
+  STARLING_SYNC_POINT("ps:save_end");
   return files;
 }
 

@@ -140,7 +140,7 @@ absl::StatusOr<RpcMessage> PsService::Configure(const RpcMessage& message) {
   } else {
     ASSIGN_OR_RETURN(store, NewStore(request.config()));
   }
-  STARLING_SYNC_POINT("ps.configure");
+  STARLING_SYNC_POINT("ps:configure");
   bool set_dense = !dense.empty() && !dense_set_;  // Written under both locks.
   if (set_dense) RETURN_IF_ERROR((*store)->SetDense(dense));
   std::lock_guard state(mu_);
@@ -216,7 +216,7 @@ absl::StatusOr<RpcMessage> PsService::Push(const RpcMessage& message) {
   }();
   pushes_.Leave();
   RETURN_IF_ERROR(status);
-  STARLING_SYNC_POINT("ps.push_applied");
+  STARLING_SYNC_POINT("ps:push_applied");
   PushReply reply;
   reply.set_applied(applied);
   return RpcMessage{reply.SerializeAsString(), ""};

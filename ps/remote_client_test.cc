@@ -426,9 +426,9 @@ TEST(PsServerTest, SyncPointsAreReachedInOrder) {
     EXPECT_TRUE(cluster.Control()->Save(TestPath("saved")).ok());
   }
   SetSyncPointHandler(nullptr);
-  std::erase_if(reached, [](const std::string& name) { return name.rfind("ps.", 0) != 0; });
-  EXPECT_EQ(reached, (std::vector<std::string>{"ps.configure", "ps.push_applied", "ps.save_start",
-                                               "ps.save_end"}));
+  std::erase_if(reached, [](const std::string& name) { return name.rfind("ps:", 0) != 0; });
+  EXPECT_EQ(reached, (std::vector<std::string>{"ps:configure", "ps:push_applied", "ps:save_start",
+                                               "ps:save_end"}));
 }
 
 }  // namespace
