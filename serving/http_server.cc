@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "base/metrics.h"
 #include "base/status.h"
+#include "base/sync_point.h"
 #include "serving/http_listener.h"
 #include "serving/infer_request.h"
 #include "serving/model_host.h"
@@ -135,6 +136,7 @@ class Node : public HttpServer {
     auto request = ParseInferRequest(body, spec.features, options_.rows_max);
     if (!request.ok()) return Error(400, std::string(request.status().message()));
     auto scores = model.Predict(request->columns, nullptr);
+    STARLING_SYNC_POINT("serving:scored");
     if (!scores.ok()) {
       // What no row of a request can satisfy is the request's fault too.
       bool theirs =

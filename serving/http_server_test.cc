@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/metrics.h"
+#include "base/sync_point.h"
 #include "serving/infer_request.h"
 #include "serving/model_host.h"
 #include "serving/predictor.h"
@@ -254,6 +255,10 @@ TEST_F(HttpServerTest, NoRequestFailsWhileVersionsAreSwapped) {
     want[v] = Scores(BundleVersionDir(staging, v), Request());
     ASSERT_NE(want[v], want[v - 1]);
   }
+  // Holds requests between score and answer, so that versions change right there.
+  SetSyncPointHandler([](absl::string_view name) {
+    if (name == "serving:scored") std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  });
   auto server = StartServer(options_);
   std::atomic<bool> done{false};
   std::atomic<int> answers{0}, failures{0}, versions_seen{0};
@@ -284,6 +289,7 @@ TEST_F(HttpServerTest, NoRequestFailsWhileVersionsAreSwapped) {
   }
   done = true;
   for (std::thread& client : clients) client.join();
+  SetSyncPointHandler(nullptr);
   EXPECT_EQ(failures, 0);
   EXPECT_GE(answers, kClients * kVersions);
   EXPECT_GE(versions_seen, kVersions);

@@ -248,12 +248,13 @@ absl::Status RunInit(const VerbCall& call) {
   if (call.args.size() != 1) {
     return absl::InvalidArgumentError("which data? Give one file or directory of Parquet");
   }
-  if (!FLAGS_out.empty() && PathExists(FLAGS_out) && !FLAGS_overwrite) {
+  const bool to_stdout = FLAGS_out.empty() || FLAGS_out == "-";
+  if (!to_stdout && PathExists(FLAGS_out) && !FLAGS_overwrite) {
     return absl::AlreadyExistsError(
         absl::StrCat(FLAGS_out, " exists; replace it with --overwrite"));
   }
   ASSIGN_OR_RETURN(std::string text, MakeJob(call.args[0]));
-  if (FLAGS_out.empty()) {
+  if (to_stdout) {
     std::printf("%s", text.c_str());
     return absl::OkStatus();
   }
