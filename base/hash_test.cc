@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <string>
@@ -34,7 +33,7 @@ TEST(HashTest, IntegerHashesAsItsEightLittleEndianBytes) {
 
 // testdata/xxhash64_golden.tsv was written by Spark itself, by the script beside it.
 TEST(HashTest, IdEqualsSparksXxhash64OfVocabularyAndValue) {
-  std::ifstream in(std::filesystem::path(__FILE__).parent_path() / "testdata/xxhash64_golden.tsv");
+  std::ifstream in(BASE_TESTDATA "/xxhash64_golden.tsv");
   int strings = 0, bigints = 0;
   for (std::string line; std::getline(in, line);) {
     if (line.starts_with("#")) continue;

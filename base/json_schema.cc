@@ -84,8 +84,6 @@ Json Property(const FieldDescriptor& field) {
     if (field.options().GetExtension(required)) list["minItems"] = 1;
     // A lone scalar is a list of one.
     out = value.contains("$ref") ? list : Json{{"anyOf", {value, list}}};
-  } else if (value.contains("$ref")) {
-    out = {{"anyOf", {value, {{"type", "null"}}}}};  // A key without a value is an empty mapping.
   } else {
     out = value;
   }
@@ -125,6 +123,7 @@ void AddDefs(const Descriptor& type, Json* defs) {
     const Descriptor* child = type.field(i)->message_type();
     if (child == nullptr || defs->contains(child->name())) continue;
     (*defs)[child->name()] = Object(*child);
+    (*defs)[child->name()]["type"] = {"object", "null"};  // A key without a value is an empty one.
     AddDefs(*child, defs);
   }
 }

@@ -137,8 +137,7 @@ OptimizerOptions ParseOptions(const std::string& rule, std::map<std::string, dou
 }
 
 TEST(OptimizerRulesTest, EqualsPyTorchAndNumpy) {
-  std::string here = __FILE__;
-  std::ifstream file(here.substr(0, here.rfind('/')) + "/testdata/optimizer_golden.txt");
+  std::ifstream file(BASE_TESTDATA "/optimizer_golden.txt");
   ASSERT_TRUE(file);
   std::vector<Parameter> parameter;  // The case under way.
   std::string text, name;

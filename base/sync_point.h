@@ -19,8 +19,8 @@ void Reach(const char* name);
 // `handler` is called at every sync point with its name; null turns it off.
 void SetSyncPointHandler(std::function<void(absl::string_view)> handler);
 
-// STARLING_KILL_AT=name[:n] in the environment, read by main: raises SIGKILL
-// at the n-th time that `name` is reached.
+// Raises SIGKILL at the n-th time that `name` is reached. main calls it for
+// STARLING_KILL_AT=name:n in the environment.
 void KillAtSyncPoint(absl::string_view name, int nth);
 
 }  // namespace starling

@@ -92,7 +92,7 @@ class Channel final : public RpcChannel {
       status = absl::UnimplementedError(absl::StrCat(address_, ": the reply is compressed"));
     }
     int64_t id = frame.meta.correlation_id();
-    if (!status.ok()) return FinishCall(id, status);
+    if (!status.ok()) return FinishCall(id, std::move(status));
     FinishCall(id, RpcMessage{std::move(frame.body), std::move(frame.attachment)});
   }
 

@@ -7,12 +7,13 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstring>
+#include <future>
 #include <mutex>
 #include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/notification.h"
 #include "base/metrics.h"
 #include "base/random.h"
 #include "gtest/gtest.h"
@@ -24,10 +25,9 @@ constexpr absl::Duration kLong = absl::Seconds(60);
 
 std::string RandomBytes(size_t n, uint64_t seed) {
   std::string bytes(n, '\0');
-  uint64_t bits = 0;
-  for (size_t i = 0; i < n; ++i) {
-    if (i % 64 == 0) bits = RandomBits(seed, i / 64);
-    bytes[i] = static_cast<char>(bits >> (i % 56));
+  for (size_t i = 0; i + 8 <= n; i += 8) {
+    uint64_t bits = RandomBits(seed, i);
+    std::memcpy(bytes.data() + i, &bits, 8);
   }
   return bytes;
 }
@@ -125,7 +125,7 @@ TEST_P(TransportTest, ErrorsKeepCodeAndText) {
 TEST_P(TransportTest, ThousandCallsUnderWayGetTheirOwnReplies) {
   constexpr int kCalls = 1000, kThreads = 4;
   std::atomic<int> right{0}, left{kCalls};
-  absl::Notification all;
+  std::promise<void> all;
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
@@ -135,13 +135,13 @@ TEST_P(TransportTest, ThousandCallsUnderWayGetTheirOwnReplies) {
                        [&, body, attachment](absl::StatusOr<RpcMessage> reply) {
                          right +=
                              reply.ok() && reply->body == body && reply->attachment == attachment;
-                         if (--left == 0) all.Notify();
+                         if (--left == 0) all.set_value();
                        });
       }
     });
   }
   for (std::thread& t : threads) t.join();
-  all.WaitForNotification();
+  all.get_future().wait();
   EXPECT_EQ(right.load(), kCalls);
 }
 
@@ -208,16 +208,16 @@ TEST_F(AsioTest, PeerDeathIsUnavailableForAllCallsAndTheNextCallReconnects) {
   int port = server->port();
   auto channel = Open(port);
   std::atomic<int> unavailable{0}, left{20};
-  absl::Notification all;
+  std::promise<void> all;
   for (int i = 0; i < 20; ++i) {
     channel->Call("test.Echo", "Hang", {}, kLong, [&](absl::StatusOr<RpcMessage> reply) {
       unavailable += absl::IsUnavailable(reply.status());
-      if (--left == 0) all.Notify();
+      if (--left == 0) all.set_value();
     });
   }
   while (echo_.calls() < 20) std::this_thread::yield();
   server.reset();
-  all.WaitForNotification();
+  all.get_future().wait();
   EXPECT_EQ(unavailable.load(), 20);
   echo_.Release();  // Replies to a server that is gone are dropped.
   EXPECT_TRUE(absl::IsUnavailable(channel->CallAndWait("test.Echo", "Echo", {}, kLong).status()));
@@ -226,27 +226,27 @@ TEST_F(AsioTest, PeerDeathIsUnavailableForAllCallsAndTheNextCallReconnects) {
 }
 
 TEST_F(AsioTest, StoppingServerSendsTheRepliesOfHandlersThatRan) {
-  absl::Notification entered, go;
+  std::promise<void> entered, go;
   auto server = StartRpcServer(
       {}, [&](absl::string_view, absl::string_view, RpcMessage request, RpcDone reply) {
-        entered.Notify();
-        go.WaitForNotification();
+        entered.set_value();
+        go.get_future().wait();
         reply(std::move(request));
       });
   ASSERT_TRUE(server.ok());
   auto channel = Open((*server)->port());
-  absl::Notification done;
+  std::promise<void> done;
   absl::StatusOr<RpcMessage> got;
   channel->Call("s", "m", {"", std::string(8 << 20, 'a')}, kLong,
                 [&](absl::StatusOr<RpcMessage> r) {
                   got = std::move(r);
-                  done.Notify();
+                  done.set_value();
                 });
-  entered.WaitForNotification();
+  entered.get_future().wait();
   std::thread stop([&] { server->reset(); });
-  go.Notify();
+  go.set_value();
   stop.join();
-  done.WaitForNotification();
+  done.get_future().wait();
   ASSERT_TRUE(got.ok()) << got.status();
   EXPECT_EQ(got->attachment.size(), 8u << 20);
 }
@@ -277,20 +277,21 @@ TEST_F(AsioTest, ServerThatHoldsTooMuchReadsOnWhenRepliesAreGiven) {
   auto server = Serve(0, 100000);
   auto channel = Open(server->port());
   std::atomic<int> ok{0}, left{30};
-  absl::Notification all;
+  std::promise<void> all;
   for (int i = 0; i < 30; ++i) {
     channel->Call("test.Echo", "Hang", {"", std::string(30000, 'a')}, kLong,
                   [&](absl::StatusOr<RpcMessage> reply) {
                     ok += reply.ok();
-                    if (--left == 0) all.Notify();
+                    if (--left == 0) all.set_value();
                   });
   }
   while (echo_.calls() < 4) std::this_thread::yield();
   EXPECT_EQ(echo_.calls(), 4);
-  while (!all.HasBeenNotified()) {
+  while (left > 0) {
     echo_.Release();
     std::this_thread::yield();
   }
+  all.get_future().wait();
   EXPECT_EQ(ok.load(), 30);
 }
 

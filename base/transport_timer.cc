@@ -43,13 +43,13 @@ void TimerThread::Run() {
   }
 }
 
-TimerThread::~TimerThread() {
+void TimerThread::Stop() {
   {
     std::lock_guard lock(mu_);
     stop_ = true;
   }
   changed_.notify_one();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 }  // namespace starling

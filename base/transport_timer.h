@@ -18,15 +18,18 @@ namespace starling {
 class TimerThread {
  public:
   // Called once: with false when its time has come, or with true when the
-  // TimerThread ends before that.
+  // TimerThread stops before that.
   using Fn = std::function<void(bool stopped)>;
 
   TimerThread() : thread_([this] { Run(); }) {}
-  ~TimerThread();
+  ~TimerThread() { Stop(); }
   TimerThread(const TimerThread&) = delete;
   TimerThread& operator=(const TimerThread&) = delete;
 
   void After(absl::Duration delay, Fn fn);
+  // Calls what waits, ends the thread; what comes later is called at once.
+  // Not from the thread itself, nor twice at the same time.
+  void Stop();
 
  private:
   using Clock = std::chrono::steady_clock;

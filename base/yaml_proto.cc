@@ -393,9 +393,9 @@ std::string NearestName(absl::string_view word, const std::vector<std::string>& 
   std::string nearest;
   for (const std::string& c : candidates) {
     int distance = EditDistance(word, c);
-    // Half a word, such as "optim", is near to the whole.
+    // Half a word, such as "optim", is nearer to the whole than any other.
     bool prefix = word.size() >= 3 && absl::StartsWith(c, word);
-    if (prefix) distance = std::min(distance, 1);
+    if (prefix) distance = 0;
     if (distance < best) {
       best = distance;
       nearest = c;

@@ -256,10 +256,11 @@ TEST(YamlProtoTest, OverrideErrorsNameTheOverride) {
 }
 
 TEST(YamlProtoTest, NearestNameKnowsTyposSwapsCaseAndPrefixes) {
-  std::vector<std::string> names = {"train", "eval", "optimizer", "lr"};
+  std::vector<std::string> names = {"train", "eval", "optimizer", "lr", "dnn", "dcnv2"};
   EXPECT_EQ(NearestName("trian", names), "train");
   EXPECT_EQ(NearestName("EVAL", names), "eval");
   EXPECT_EQ(NearestName("optim", names), "optimizer");
+  EXPECT_EQ(NearestName("dcn", names), "dcnv2");
   EXPECT_EQ(NearestName("xyzzy", names), "");
   EXPECT_EQ(DidYouMean("xyzzy", names), "");
 }
@@ -269,6 +270,8 @@ TEST(YamlProtoTest, JsonSchemaSaysWhatTheReaderTakes) {
   EXPECT_EQ(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
   EXPECT_EQ(schema["required"], nlohmann::json({"data"}));
   EXPECT_EQ(schema["additionalProperties"], false);
+  EXPECT_EQ(schema["properties"]["model"]["$ref"], "#/$defs/Choice");
+  EXPECT_EQ(schema["$defs"]["Choice"]["type"], nlohmann::json({"object", "null"}));
   const auto& block = schema["$defs"]["Block"]["properties"];
   EXPECT_EQ(block["dim"]["default"], 16);
   EXPECT_EQ(block["norm"]["enum"], nlohmann::json({"none", "log1p"}));

@@ -19,6 +19,16 @@ add_library(starling_rocksdb INTERFACE)
 target_include_directories(starling_rocksdb SYSTEM INTERFACE ${ROCKSDB_INCLUDE})
 target_link_libraries(starling_rocksdb INTERFACE ${ROCKSDB_LIBRARY})
 
+# Debian's cpp-httplib is a compiled library: classes have the layout of the
+# macros it was built with (its pkg-config file lists them).
+find_path(HTTPLIB_INCLUDE httplib.h REQUIRED)
+find_library(HTTPLIB_LIBRARY cpp-httplib REQUIRED)
+add_library(starling_httplib INTERFACE)
+target_include_directories(starling_httplib SYSTEM INTERFACE ${HTTPLIB_INCLUDE})
+target_compile_definitions(starling_httplib INTERFACE CPPHTTPLIB_OPENSSL_SUPPORT
+                           CPPHTTPLIB_ZLIB_SUPPORT CPPHTTPLIB_BROTLI_SUPPORT)
+target_link_libraries(starling_httplib INTERFACE ${HTTPLIB_LIBRARY})
+
 if(DEFINED ENV{STARLING_CACHE})
   set(STARLING_CACHE $ENV{STARLING_CACHE})
 else()

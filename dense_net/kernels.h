@@ -58,7 +58,7 @@ struct Kernels {
                         const float* mean_gx, float* out, bool add);
   void (*relu)(int64_t n, const float* x, float* y);
   void (*relu_backward)(int64_t n, const float* y, const float* g, float* out, bool add);
-  // out = x * keep_scale where the hash of (key, first_row + i, j) is below `keep`, else 0.
+  // out = x * (keep_scale where the hash of (key, first_row + i, j) is below `keep`, else 0).
   void (*dropout)(int m, int n, uint64_t key, int64_t first_row, uint32_t keep, float keep_scale,
                   const float* x, float* out, bool add);
   // y (m) = half of (the squared sum less the sum of squares) of x (m, slots, dim).

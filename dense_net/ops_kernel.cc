@@ -76,14 +76,19 @@ inline uint32_t Hash(uint32_t row_key, uint32_t row_key2, uint32_t column) {
   return h ^ (h >> 16);
 }
 
+// Signed, since AVX2 compares no unsigned integers: both sides are shifted by 2^31.
+inline float DropoutScale(uint32_t hash, uint32_t keep, float keep_scale) {
+  const int32_t h = static_cast<int32_t>(hash ^ 0x80000000u);
+  return h < static_cast<int32_t>(keep ^ 0x80000000u) ? keep_scale : 0;
+}
+
 void Dropout(int m, int n, uint64_t key, int64_t first_row, uint32_t keep, float keep_scale,
              const float* x, float* out, bool add) {
   for (int i = 0; i < m; ++i, x += n, out += n) {
     const uint64_t row = MixKey(key + static_cast<uint64_t>(first_row + i) * 0x9E3779B97F4A7C15ull);
     const uint32_t low = static_cast<uint32_t>(row), high = static_cast<uint32_t>(row >> 32);
     for (int j = 0; j < n; ++j) {
-      const float kept = x[j] * keep_scale;
-      Put(&out[j], Hash(low, high, static_cast<uint32_t>(j)) < keep ? kept : 0, add);
+      Put(&out[j], x[j] * DropoutScale(Hash(low, high, j), keep, keep_scale), add);
     }
   }
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <mutex>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -64,17 +63,17 @@ DenseParams::DenseParams(const StoreConfig& config) : optimizer_(config.dense_op
 }
 
 void DenseParams::Get(std::span<float> values) const {
-  std::shared_lock lock(mu_);
+  std::lock_guard lock(mu_);
   std::copy(values_.begin(), values_.end(), values.begin());
 }
 
 void DenseParams::Set(std::span<const float> values) {
-  std::unique_lock lock(mu_);
+  std::lock_guard lock(mu_);
   std::copy(values.begin(), values.end(), values_.begin());
 }
 
 void DenseParams::Apply(float lr_scale, std::span<const float> grads) {
-  std::unique_lock lock(mu_);
+  std::lock_guard lock(mu_);
   for (Tensor& tensor : tensors_) {
     auto values = std::span(values_).subspan(tensor.offset, tensor.param.size());
     auto grad = grads.subspan(tensor.offset, tensor.param.size());
@@ -95,7 +94,7 @@ const DenseParams::Tensor* DenseParams::Find(absl::string_view name) const {
 }
 
 std::string DenseParams::Encode() const {
-  std::shared_lock lock(mu_);
+  std::lock_guard lock(mu_);
   DenseFileHeader header;
   *header.mutable_optimizer() = optimizer_;
   header.set_steps(steps_);
@@ -150,7 +149,7 @@ absl::Status DenseParams::Decode(absl::string_view bytes, const std::string& fil
       return Mismatch(file, absl::StrCat("lacks parameter \"", tensor.param.name(), "\""));
     }
   }
-  std::unique_lock lock(mu_);
+  std::lock_guard lock(mu_);
   values_ = std::move(values);
   for (size_t i = 0; i < tensors_.size(); ++i) tensors_[i].state = std::move(states[i]);
   steps_ = header.steps();

@@ -1,11 +1,11 @@
 // DenseParams: the network's parameters, one flat vector, and the optimiser
 // state of each tensor.
 //
-// Thread safety: any method, any thread; an update excludes readers.
+// Thread safety: any method, any thread; one at a time.
 #pragma once
 
 #include <cstdint>
-#include <shared_mutex>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -47,7 +47,7 @@ class DenseParams {
   const Tensor* Find(absl::string_view name) const;
 
   const OptimizerOptions optimizer_;
-  mutable std::shared_mutex mu_;
+  mutable std::mutex mu_;
   std::vector<Tensor> tensors_;
   std::vector<float> values_;  // Guarded by mu_, but for its size.
   int64_t steps_ = 0;          // Guarded by mu_.

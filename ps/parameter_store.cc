@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "base/sync_point.h"
 #include "ps/applied_names.h"
+#include "ps/call_check.h"
 #include "ps/dense_params.h"
 #include "ps/shard_map.h"
 
@@ -80,9 +81,6 @@ class Store final : public ParameterStore {
   int64_t batches_repeated() const override { return repeated_count_.load(); }
 
  private:
-  template <typename Float>
-  absl::Status CheckShapes(std::span<const TableKeys> tables,
-                           std::span<const std::span<Float>> floats) const;
   absl::Status CheckDenseSize(size_t floats) const;
   absl::Status Apply(float lr_scale, std::span<const TableKeys> tables,
                      std::span<const std::span<const float>> grads,
@@ -97,6 +95,7 @@ class Store final : public ParameterStore {
   const int shard_;
   const ShardMap map_;
   std::vector<std::unique_ptr<EmbeddingTable>> tables_;  // Constant after Create.
+  std::vector<int> widths_;                              // By table; likewise.
   DenseParams dense_;                                    // No tensors off shard 0.
   AppliedNames applied_;
   std::atomic<int64_t> applied_count_{0};
@@ -108,30 +107,8 @@ absl::Status Store::OpenTables(const std::string& scratch_dir, ThreadPool* pool)
     TableEnv env{JoinPath(scratch_dir, absl::StrCat("table-", TableName(t), "-", shard_)), pool};
     auto table = EmbeddingTable::Open(config_.tables().tables(t), env);
     if (!table.ok()) return Annotate(table.status(), absl::StrCat("table ", TableName(t)));
+    widths_.push_back((*table)->width());
     tables_.push_back(*std::move(table));
-  }
-  return absl::OkStatus();
-}
-
-template <typename Float>
-absl::Status Store::CheckShapes(std::span<const TableKeys> tables,
-                                std::span<const std::span<Float>> floats) const {
-  if (tables.size() != tables_.size() || floats.size() != tables_.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the call names ", tables.size(), " tables, the store has ", tables_.size()));
-  }
-  for (size_t t = 0; t < tables.size(); ++t) {
-    const TableKeys& keys = tables[t];
-    size_t n = keys.ids.size();
-    bool fits = (keys.counts.empty() || keys.counts.size() == n) &&
-                (keys.event_times.empty() || keys.event_times.size() == n) &&
-                floats[t].size() == n * tables_[t]->width();
-    if (!fits) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("table ", TableName(t), ": ", n, " ids of width ", tables_[t]->width(),
-                       " come with ", floats[t].size(), " floats, ", keys.counts.size(),
-                       " counts and ", keys.event_times.size(), " event times"));
-    }
   }
   return absl::OkStatus();
 }
@@ -144,7 +121,7 @@ absl::Status Store::CheckDenseSize(size_t floats) const {
 
 absl::Status Store::PullRows(PullMode mode, std::span<const TableKeys> tables,
                              std::span<const std::span<float>> weights) {
-  RETURN_IF_ERROR(CheckShapes(tables, weights));
+  RETURN_IF_ERROR(CheckCall(config_, widths_, tables, weights));
   for (size_t t = 0; t < tables.size(); ++t) {
     const TableKeys& keys = tables[t];
     absl::Status status =
@@ -178,7 +155,7 @@ absl::Status Store::Push(const BatchName& name, float lr_scale, std::span<const 
                          std::span<const std::span<const float>> grads,
                          std::span<const float> dense_grads, bool* applied) {
   *applied = false;
-  RETURN_IF_ERROR(CheckShapes(tables, grads));
+  RETURN_IF_ERROR(CheckCall(config_, widths_, tables, grads));
   if (!dense_grads.empty()) RETURN_IF_ERROR(CheckDenseSize(dense_grads.size()));
   ASSIGN_OR_RETURN(bool is_new, applied_.Begin(name));
   if (!is_new) {
@@ -209,7 +186,7 @@ absl::Status Store::Apply(float lr_scale, std::span<const TableKeys> tables,
 }
 
 absl::StatusOr<std::vector<FileSetEntry>> Store::Save(const std::string& dir) {
-  STARLING_SYNC_POINT("ps.save_start");
+  STARLING_SYNC_POINT("ps:save_start");
   RETURN_IF_ERROR(MakeDirs(dir));
   std::vector<FileSetEntry> files;
   for (int t = 0; t < tables(); ++t) {
@@ -222,7 +199,7 @@ absl::StatusOr<std::vector<FileSetEntry>> Store::Save(const std::string& dir) {
   }
   ASSIGN_OR_RETURN(files.emplace_back(),
                    WriteSetFile(dir, AppliedFile(shard_, shards()), applied_.Encode()));
-  STARLING_SYNC_POINT("ps.save_end");
+  STARLING_SYNC_POINT("ps:save_end");
   return files;
 }
 

@@ -11,8 +11,8 @@ namespace {
 
 constexpr double kClickShare = 0.22;
 constexpr int64_t kBiasRows = 20'000;  // Rows that the bias is fitted on.
-constexpr double kEffect = 0.25;       // Standard deviation of an id's own effect.
-constexpr double kCross = 0.42;        // Scale of one pair's product.
+constexpr double kEffect = 0.28;       // Deviation of what one field's ids add to the logit,
+constexpr double kCross = 0.22;        // and of what one pair of fields adds.
 
 // Streams of randomness: each value has a key of its own.
 enum Stream : uint64_t {
@@ -27,9 +27,8 @@ enum Stream : uint64_t {
 };
 uint64_t Key(uint64_t seed, uint64_t stream, int i) { return Mix64(Mix64(seed) + stream + i); }
 
-// Pairs of fields (from 0) whose product matters: few values each, rarely null.
-constexpr std::array<std::array<int, 2>, 8> kPairs = {
-    {{5, 13}, {8, 16}, {1, 7}, {4, 22}, {13, 16}, {5, 22}, {7, 13}, {16, 22}}};
+// Pairs of fields (from 0) whose product matters: few values each, never null.
+constexpr std::array<std::array<int, 2>, 4> kPairs = {{{8, 16}, {16, 22}, {13, 8}, {22, 13}}};
 
 // log(1 + x) of a number is normal with this mean and deviation 1, cut off at 0.
 constexpr double kLogMean = 2.0;
@@ -38,24 +37,39 @@ constexpr double kLogMean = 2.0;
 double Curve(int i, double u) {
   switch (i) {
     case 1:
-      return 0.35 * (u * u - 1);
-    case 3:
-      return 0.20 * u;
-    case 4:
-      return 0.50 * std::sin(2 * u);
-    case 6:
-      return -0.25 * (u * u - 1);
-    case 7:
-      return 0.45 * std::sin(1.5 * u + 1);
+      return 0.22 * (u * u - 1);
+    case 2:
     case 8:
-      return 0.30 * u;
-    case 10:
-      return 0.40 * (std::abs(u) - 0.8);
+      return 0.28 * u;
+    case 3:
     case 12:
-      return -0.20 * u;
+      return -0.28 * u;
+    case 4:
+      return 0.33 * std::sin(2 * u);
+    case 7:
+      return -0.17 * (u * u - 1);
+    case 10:
+      return 0.28 * (std::abs(u) - 0.8);
     default:
       return 0;
   }
+}
+
+// Shifts and scales `values` to mean 0 and deviation 1 under `weights`, whose
+// sum is at most 1; the rest of the weight is on values of 0. So a field's part
+// in the truth is equally large for every seed, and a product of two fields
+// has no first-order part that a linear model could take.
+void Standardise(const std::vector<double>& weights, double* values, int stride) {
+  double mass = 0, mean = 0, square = 0;
+  for (size_t r = 0; r < weights.size(); ++r) {
+    mass += weights[r];
+    mean += weights[r] * values[r * stride];
+  }
+  for (size_t r = 0; r < weights.size(); ++r) {
+    values[r * stride] -= mean / mass;
+    square += weights[r] * values[r * stride] * values[r * stride];
+  }
+  for (size_t r = 0; r < weights.size(); ++r) values[r * stride] /= std::sqrt(square);
 }
 
 }  // namespace
@@ -74,19 +88,29 @@ PlantedModel::PlantedModel(uint64_t seed) : seed_(seed), fields_(kIds) {
     Field& field = fields_[f];
     const uint64_t key = Key(seed, kFieldSetup, f);
     const int64_t n = kCardinalities[f];
-    field.exponent = 1.05 + 0.25 * RandomUniform(key, 0);
+    field.exponent = 1.20 + 0.10 * RandomUniform(key, 0);
     field.tail = std::pow(static_cast<double>(n + 1), 1 - field.exponent);
     field.shift = static_cast<int64_t>(RandomBelow(key, 1, n));
     field.step = 1 + static_cast<int64_t>(RandomBelow(key, 2, n));
     while (std::gcd(field.step, n) != 1) ++field.step;
-    for (int r = 0; r < kHead; ++r) {
-      field.effect[r] = kEffect * RandomNormal(Key(seed, kEffects, f), r);
-    }
-    for (int r = 0; r < kCrossHead * kLatent; ++r) {
-      field.latent[r / kLatent][r % kLatent] = RandomNormal(Key(seed, kLatents, f), r);
-    }
+    PlantTruth(f, &field);
   }
   FindBias();
+}
+
+void PlantedModel::PlantTruth(int f, Field* field) const {
+  for (int r = 0; r < kHead; ++r) field->effect[r] = RandomNormal(Key(seed_, kEffects, f), r);
+  for (int r = 0; r < kCrossHead * kLatent; ++r) {
+    field->latent[r / kLatent][r % kLatent] = RandomNormal(Key(seed_, kLatents, f), r);
+  }
+  std::vector<double> weights;  // Share of each rank.
+  for (int64_t r = 1; r <= std::min<int64_t>(kHead, kCardinalities[f]); ++r) {
+    weights.push_back((std::pow(r, 1 - field->exponent) - std::pow(r + 1, 1 - field->exponent)) /
+                      (1 - field->tail));
+  }
+  Standardise(weights, field->effect.data(), 1);
+  weights.resize(std::min<size_t>(weights.size(), kCrossHead));
+  for (int k = 0; k < kLatent; ++k) Standardise(weights, &field->latent[0][k], kLatent);
 }
 
 int64_t PlantedModel::DrawRank(int f, int64_t row) const {
@@ -112,7 +136,7 @@ double PlantedModel::Crosses(const std::array<int64_t, kIds>& ranks) const {
 double PlantedModel::Logit(const std::array<int64_t, kIds>& ranks, const Row& row) const {
   double logit = bias_ + Crosses(ranks);
   for (int f = 0; f < kIds; ++f) {
-    if (ranks[f] >= 0 && ranks[f] < kHead) logit += fields_[f].effect[ranks[f]];
+    if (ranks[f] >= 0 && ranks[f] < kHead) logit += kEffect * fields_[f].effect[ranks[f]];
   }
   for (int i = 0; i < kNumbers; ++i) {
     logit += Curve(i, std::log1p(row.number_null[i] ? 0 : row.numbers[i]) - kLogMean);

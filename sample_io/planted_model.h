@@ -39,7 +39,7 @@ class PlantedModel {
   void Fill(int64_t row, Row* out) const;
 
  private:
-  static constexpr int kHead = 100;      // Most frequent ids of a field that have an effect,
+  static constexpr int kHead = 60;       // Most frequent ids of a field that have an effect,
   static constexpr int kCrossHead = 30;  // and a latent vector,
   static constexpr int kLatent = 2;      // of this many dims.
 
@@ -51,6 +51,7 @@ class PlantedModel {
     std::array<std::array<double, kLatent>, kCrossHead> latent;
   };
 
+  void PlantTruth(int f, Field* field) const;
   int64_t DrawRank(int field, int64_t row) const;  // From 0, the most frequent; -1: null.
   double Crosses(const std::array<int64_t, kIds>& ranks) const;
   double Logit(const std::array<int64_t, kIds>& ranks, const Row& row) const;

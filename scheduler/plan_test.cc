@@ -267,6 +267,7 @@ model: {fm: {}}
   EXPECT_EQ(check("tags", "list<item: double>"),
             "job.yaml:3:17: column \"tags\" must hold integers, strings, or lists of either; the "
             "data has list<item: double>");
+  EXPECT_NE(check("tags", "list<item: list<item: int64>>"), "");
   EXPECT_EQ(check("price", "list<item: double>"),
             "job.yaml:4:11: column \"price\" must hold numbers; the data has list<item: double>");
   EXPECT_EQ(check("user", "list<item: string>"),

@@ -87,6 +87,7 @@ struct Trainer::Impl {
   absl::Status TakeUp(const Checkpoint& checkpoint);
   absl::Status RunPasses();
   absl::Status RunPass();
+  absl::Status SaveAndLeave(const absl::Status& status);
   absl::Status RunUntilCut(bool* pass_ended);
   bool OnStep(const StepReport& report);
   absl::Status AfterPass(bool* stop_early);
@@ -115,8 +116,8 @@ absl::Status Trainer::Run(bool resume) {
 absl::Status Trainer::Impl::NewModel() {
   pipeline = nullptr;
   model = nullptr;  // First: the scratch directory is the same.
-  ASSIGN_OR_RETURN(
-      model, LocalModel::Create(SpecOf(plan), NetworkOptionsOf(plan.job), ScratchDir(plan.job)));
+  ASSIGN_OR_RETURN(model, LocalModel::Create(SpecOf(plan), NetworkOptionsOf(plan.job),
+                                             ScratchDir(plan.job), &pool));
   return absl::OkStatus();
 }
 
@@ -163,18 +164,26 @@ absl::Status Trainer::Impl::RunPasses() {
   if (!stop_early && static_cast<int>(position.pass) < options().epochs())
     state.set_finished(false);
   while (!stop_early && static_cast<int>(position.pass) < options().epochs()) {
-    if (absl::Status status = RunPass(); !status.ok()) {
-      // The model is that of the last good step: worth keeping.
-      absl::Status saved = state.step() != saved_step ? Save() : absl::OkStatus();
-      if (!saved.ok()) log->Say(saved.message());
-      if (!absl::IsCancelled(status)) return status;
-      return absl::CancelledError(absl::StrCat("stopped at step ", state.step(), ", saved ",
-                                               summary.checkpoint, "; go on with --resume"));
+    absl::Status status = RunPass();
+    if (status.ok()) {
+      ReaderPosition end_of_pass = position;
+      position = {position.pass + 1, 0, 0};
+      status = AfterPass(&stop_early);
+      if (absl::IsCancelled(status)) position = end_of_pass;  // A resume evaluates first.
     }
-    position = {position.pass + 1, 0, 0};
-    RETURN_IF_ERROR(AfterPass(&stop_early));
+    if (!status.ok()) return SaveAndLeave(status);
   }
   return Finish();
+}
+
+// The model is that of the last good step: worth keeping, whatever ended the run.
+absl::Status Trainer::Impl::SaveAndLeave(const absl::Status& status) {
+  absl::Status saved = state.step() != saved_step ? Save() : absl::OkStatus();
+  if (!saved.ok()) log->Say(saved.message());
+  if (!absl::IsCancelled(status)) return status;
+  if (!saved.ok()) return saved;
+  return absl::CancelledError(absl::StrCat("stopped at step ", state.step(), ", saved ",
+                                           summary.checkpoint, "; go on with --resume"));
 }
 
 absl::Status Trainer::Impl::RunPass() {

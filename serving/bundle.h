@@ -42,6 +42,8 @@ absl::Status WriteBundle(const std::string& dir, const BundleSpec& spec,
                          std::span<const float> dense, const RowEmitter& rows);
 
 std::string BundleVersionDir(const std::string& root, uint64_t version);
+// The versions in a publication root that have a manifest, ascending.
+absl::StatusOr<std::vector<uint64_t>> ListBundleVersions(const std::string& root);
 // The directory of the current version in `root`; or `root` itself if it is a
 // bundle. NotFound if there is neither.
 absl::StatusOr<std::string> FindBundle(const std::string& root);

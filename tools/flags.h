@@ -10,3 +10,4 @@ DECLARE_string(data);
 DECLARE_string(checkpoint);
 DECLARE_string(bundle);
 DECLARE_string(port_file);
+DECLARE_int32(threads);

@@ -56,7 +56,7 @@ absl::Status RunGenerate(const VerbCall& call) {
 
 Verb GenerateVerb() {
   return {"generate",
-          "write Parquet from a planted model, and the best AUC and log loss one could reach",
+          "Write Parquet from a planted model, and the best AUC and log loss one could reach",
           "starling generate --out DIR [--rows N] [--eval_rows N] [--days D] [--seed S]",
           {"out", "rows", "eval_rows", "days", "seed", "overwrite", "json"},
           RunGenerate};

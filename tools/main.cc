@@ -10,7 +10,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_split.h"
 #include "base/status.h"
 #include "base/sync_point.h"
 #include "base/yaml_proto.h"
@@ -105,13 +104,18 @@ absl::Status RunVerb(const Verb& verb, const std::vector<std::string>& args) {
   return verb.run(call);
 }
 
+// STARLING_KILL_AT=name:n, where the name may hold colons itself.
 void ReadKillAt() {
-  const char* at = std::getenv("STARLING_KILL_AT");
-  if (at == nullptr) return;
-  std::vector<std::string> parts = absl::StrSplit(at, ':');
-  int nth = 1;
-  if (parts.size() > 1 && !absl::SimpleAtoi(parts[1], &nth)) nth = 1;
-  KillAtSyncPoint(parts[0], nth);
+  const char* value = std::getenv("STARLING_KILL_AT");
+  if (value == nullptr) return;
+  absl::string_view at = value;
+  size_t colon = at.rfind(':');
+  int nth = 0;
+  if (colon == absl::string_view::npos || !absl::SimpleAtoi(at.substr(colon + 1), &nth)) {
+    std::fprintf(stderr, "STARLING_KILL_AT=%s: not NAME:N\n", value);
+    std::exit(kExitUsage);
+  }
+  KillAtSyncPoint(at.substr(0, colon), nth);
 }
 
 int Main(int argc, char** argv) {

@@ -46,7 +46,9 @@ absl::StatusOr<std::string> ExportModel(LocalModel* model, const TrainerState& s
         absl::Status status;
         RETURN_IF_ERROR(model->store().table(t).ForEach(
             [&](uint64_t id, const RowMeta& meta, std::span<const float> floats) {
-              if (status.ok()) status = emit({id, meta, false, floats});
+              // Epochs count this process's snapshots: no part of the model.
+              if (status.ok())
+                status = emit({id, {meta.event_time, meta.frequency, 0}, false, floats});
             }));
         return status;
       }));

@@ -6,14 +6,20 @@ namespace starling {
 const std::vector<Verb>& AllVerbs() {
   // clang-format off
   static const std::vector<Verb>* verbs = new std::vector<Verb>{
+      DoctorVerb(),
       GenerateVerb(),
+      InitVerb(),
+      ValidateVerb(),
       TrainVerb(),
       EvalVerb(),
+      PredictVerb(),
       ExportVerb(),
+      ServeVerb(),
       OnlineVerb(),
       PsVerb(),
       WorkerVerb(),
       LaunchVerb(),
+      InspectVerb(),
       BenchVerb(),
   };
   // clang-format on

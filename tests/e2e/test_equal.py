@@ -36,7 +36,7 @@ def test_a_memory_table_that_is_full_says_what_to_raise(tmp_path, data):
 def test_early_stopping_leaves_the_best_model(tmp_path, data):
     config = write_config(tmp_path / "job.yaml", data, tmp_path / "run")
     flags = ("--set", "train.epochs=12", "--set", "train.early_stop={metric: auc, patience: 2}",
-             "--set", "train.schedule={warmup_steps: 20, plateau: {factor: 0.5}}", "--set", "train.clip_norm=5",
+             "--set", "train.schedule={warmup_steps: 100, plateau: {factor: 0.5}}", "--set", "train.clip_norm=5",
              "--set", "model.deepfm={hidden: [32], dropout: 0.1, batch_norm: true}", "--set", "optimizer.dense.l2=1e-5",
              "--set", "optimizer.sparse.adagrad.lr=0.2")
     result = run_json("train", "--config", config, *flags)
@@ -46,7 +46,8 @@ def test_early_stopping_leaves_the_best_model(tmp_path, data):
     assert max(evals) > evals[-1]
     assert result["auc"] == pytest.approx(max(evals), abs=1e-6)
     assert run_json("eval", "--config", config, *flags)["auc"] == pytest.approx(max(evals), abs=1e-6)
-    assert min(l["lr_scale"] for l in lines if "lr_scale" in l) < 0.2  # Warm-up's first steps.
+    scales = [l["lr_scale"] for l in lines if "lr_scale" in l]
+    assert scales[0] == pytest.approx(0.2) and 1.0 in scales and scales[-1] == 0.5  # Warm-up, then a plateau.
     # Nothing is left to do.
     again = run_json("train", "--config", config, "--resume", *flags)
     assert again["steps"] == 0 and again["auc"] == result["auc"]

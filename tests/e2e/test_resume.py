@@ -9,7 +9,7 @@ import pytest
 import harness
 from harness import run, run_json, write_config
 
-DETERMINISTIC = ("--set", "train.threads=1", "--set", "train.checkpoint.every=0.05s", "--set", "train.epochs=2")
+DETERMINISTIC = ("--set", "train.threads=1", "--set", "train.checkpoint.every=0.25s", "--set", "train.epochs=2")
 
 
 def bundle_bytes(config, out):

@@ -146,7 +146,7 @@ def test_inspect_describes_data_checkpoint_and_bundle(trained):
 def test_lr_falls_short_of_the_truth_and_a_deep_model_of_lr_does_not(trained, tmp_path):
     """The planted crosses and curves: LR cannot reach the best AUC."""
     truth = json.loads((trained["data"] / "TRUTH.json").read_text())
-    best = truth["eval"]["auc"] if "eval" in truth else truth["eval_auc"]
+    best = truth["eval"]["best_auc"]
     config = write_config(tmp_path / "lr.yaml", trained["data"], tmp_path / "run",
                           **{"model: {deepfm: {hidden: [32, 16]}}": "model: {lr: {}}", "dim: 8, ": ""})
     lr = run_json("train", "--config", config, "--set", "train.epochs=3")

@@ -24,7 +24,7 @@ CONFIG = """
 name: frappe
 data: {{train: "{data}/train.parquet", eval: "{data}/valid.parquet", label: label, batch: 4096}}
 features:
-  - {{id: [{fields}], {dim}table: {{tier: memory, memory: 256MiB, update: dense, init: 1e-4}}}}
+  - {{id: [{fields}], {dim}table: {{tier: memory, memory: 256MiB, update: dense{init}}}}}
 model: {model}
 optimizer: {{sparse: {{adam: {{lr: 0.001}}, l2: {l2}}}, dense: {{adam: {{lr: 0.001}}}}}}
 train:
@@ -65,9 +65,9 @@ def starling_json(binary, *args):
 
 def run_one(binary, work, model, seed, extra=()):
     spec, l2, _ = MODELS[model]
-    dim = "" if model == "lr" else "dim: 10, "
+    dim, init = ("", "") if model == "lr" else ("dim: 10, ", ", init: 1e-4")
     config = work / f"{model}-{seed}.yaml"
-    config.write_text(CONFIG.format(data=work, fields=", ".join(FIELDS), dim=dim, model=spec, l2=l2,
+    config.write_text(CONFIG.format(data=work, fields=", ".join(FIELDS), dim=dim, init=init, model=spec, l2=l2,
                                     run=work / f"run-{model}-{seed}", seed=seed))
     sets = [word for e in extra for word in ("--set", e)]
     train = starling_json(binary, "train", "--config", str(config), *sets)
@@ -93,6 +93,10 @@ def main():
         print("| Model | published AUC | test AUC, mean | by seed | log loss | difference |\n|---|---|---|---|---|---|")
         short = 0
         for model, futures in runs.items():
+            for f in futures:
+                if f.exception() is not None:
+                    pool.shutdown(wait=True, cancel_futures=True)
+                    raise f.exception()
             results = [f.result() for f in futures]
             mean = statistics.mean(r["auc"] for r in results)
             published = MODELS[model][2]

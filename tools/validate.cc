@@ -1,0 +1,144 @@
+// starling validate: reads a job as `train` would, holds it against its data,
+// and says what it will cost.
+#include <gflags/gflags.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_format.h"
+#include "base/status.h"
+#include "dense_net/forward.h"
+#include "embedding_store/row_layout.h"
+#include "tools/flags.h"
+#include "tools/job.h"
+#include "tools/sample.h"
+#include "tools/verbs.h"
+
+DEFINE_bool(schema, false, "print the JSON Schema of job files, and nothing else");
+
+namespace starling {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t kSampleRows = 200'000;  // Read for the estimate of distinct ids.
+
+std::string Bytes(double bytes) {
+  const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  int u = 0;
+  for (; bytes >= 1024 && u < 4; ++u) bytes /= 1024;
+  return absl::StrFormat(u == 0 ? "%.0f %s" : "%.1f %s", bytes, units[u]);
+}
+
+absl::StatusOr<Json> DescribeTable(const TableSpec& spec, const DistinctIds& distinct,
+                                   int64_t rows_all) {
+  ASSIGN_OR_RETURN(RowLayout layout, RowLayout::Create(spec));
+  const int64_t per_row = sizeof(RowMeta) + sizeof(float) * layout.floats();
+  const double rows = distinct.Extrapolate(rows_all);
+  return Json{{"name", spec.options().name()},
+              {"rows_estimate", static_cast<int64_t>(rows)},
+              {"bytes_per_row", per_row},
+              {"weights_per_row", layout.width()},
+              {"state_per_row", layout.state_size()},
+              {"bytes_estimate", static_cast<int64_t>(rows * static_cast<double>(per_row))},
+              {"memory_budget", spec.options().memory()}};
+}
+
+Json DescribeSource(const SampleSource& source) {
+  std::string last;
+  int files = 0;
+  for (const Split& split : source.splits()) {
+    files += split.file != last;
+    last = split.file;
+  }
+  return {{"files", files}, {"splits", source.splits().size()}, {"rows", source.rows()}};
+}
+
+absl::StatusOr<Json> Describe(const LoadedJob& job) {
+  const Plan& plan = job.plan;
+  NetworkOptions options{plan.job.train().tile(), plan.job.train().lanes()};
+  ASSIGN_OR_RETURN(std::unique_ptr<Network> network, Network::Create(plan.graph, options));
+  ASSIGN_OR_RETURN(IdSample sample, SampleIds(plan, *job.train, kSampleRows));
+  Json out = {{"config", FLAGS_config},
+              {"job", plan.job.name()},
+              {"train", DescribeSource(*job.train)},
+              {"id_features", plan.features.ids_size()},
+              {"raw_features", plan.features.raws_size()},
+              {"sample_rows", sample.rows},
+              {"sample_bad_rows", sample.bad_rows},
+              {"tables", Json::array()}};
+  if (job.eval != nullptr) out["eval"] = DescribeSource(*job.eval);
+  for (int t = 0; t < plan.tables.tables_size(); ++t) {
+    ASSIGN_OR_RETURN(Json table,
+                     DescribeTable(plan.tables.tables(t), sample.tables[t], job.train->rows()));
+    out["tables"].push_back(std::move(table));
+  }
+  out["dense_parameters"] = network->param_floats();
+  out["gemm_flops_forward"] = network->gemm_flops_forward();
+  out["gemm_flops_train"] = network->gemm_flops_train();
+  return out;
+}
+
+void PrintSource(const Json& report, const char* part) {
+  if (!report.contains(part)) return;
+  const Json& s = report[part];
+  std::printf("  %-8s %s rows in %d files, %d splits\n", part,
+              WithCommas(s["rows"].get<int64_t>()).c_str(), s["files"].get<int>(),
+              s["splits"].get<int>());
+}
+
+void PrintReport(const Json& report) {
+  std::printf("%s: ok\n", FLAGS_config.c_str());
+  PrintSource(report, "train");
+  PrintSource(report, "eval");
+  std::printf("  features %d id, %d raw\n", report["id_features"].get<int>(),
+              report["raw_features"].get<int>());
+  for (const Json& t : report["tables"]) {
+    std::printf("  table    %s: about %s rows x %d bytes = %s (budget %s)\n",
+                t["name"].get<std::string>().c_str(),
+                WithCommas(t["rows_estimate"].get<int64_t>()).c_str(),
+                t["bytes_per_row"].get<int>(), Bytes(t["bytes_estimate"].get<double>()).c_str(),
+                Bytes(t["memory_budget"].get<double>()).c_str());
+  }
+  std::printf("  dense    %s parameters\n",
+              WithCommas(report["dense_parameters"].get<int64_t>()).c_str());
+  std::printf("  FLOPs    %s a sample to score, %s to train (matrix products)\n",
+              WithCommas(report["gemm_flops_forward"].get<int64_t>()).c_str(),
+              WithCommas(report["gemm_flops_train"].get<int64_t>()).c_str());
+  std::printf(
+      "Rows are an estimate from %s rows, grown to one pass over the data by the rate at which\n"
+      "new ids came; eviction is not counted.\n",
+      WithCommas(report["sample_rows"].get<int64_t>()).c_str());
+  if (report["sample_bad_rows"].get<int64_t>() > 0) {
+    std::printf("%s rows of the sample are bad and would be quarantined.\n",
+                WithCommas(report["sample_bad_rows"].get<int64_t>()).c_str());
+  }
+}
+
+absl::Status RunValidate(const VerbCall& call) {
+  if (FLAGS_schema) {
+    std::printf("%s", JsonSchema(*Job::descriptor()).c_str());
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(LoadedJob job, LoadJob(call));
+  ASSIGN_OR_RETURN(Json report, Describe(job));
+  if (FLAGS_json) {
+    std::printf("%s\n", report.dump().c_str());
+  } else {
+    PrintReport(report);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Verb ValidateVerb() {
+  return {
+      "validate",
+      "Check a job against its data, and estimate rows, bytes and FLOPs",
+      "starling validate --config job.yaml [--set a.b=v] [--json]    starling validate --schema",
+      {"config", "set", "schema", "json"},
+      RunValidate};
+}
+
+}  // namespace starling
