@@ -28,6 +28,9 @@ using RpcDone = std::function<void(absl::StatusOr<RpcMessage>)>;
 // number; each calls `done` exactly once, from any thread: with the reply, the
 // server's error, DeadlineExceeded, or Unavailable when the peer is gone. A
 // channel reconnects by itself on the next call.
+//
+// Destroying a channel ends its calls with Cancelled; not from inside a `done`.
+// A `done` must not wait for another call of the same channel.
 class RpcChannel {
  public:
   virtual ~RpcChannel() = default;
@@ -39,12 +42,15 @@ class RpcChannel {
 };
 
 // Answers one call: must call `reply` exactly once, now or later, on any thread.
+// Runs on one of the server's threads, which serves nobody else meanwhile.
 using RpcHandler = std::function<void(absl::string_view service, absl::string_view method,
                                       RpcMessage request, RpcDone reply)>;
 
 class RpcServer {
  public:
-  virtual ~RpcServer() = default;  // Stops: no handler runs after it returns.
+  // Stops: handlers that run come to their end and are answered; no handler
+  // runs after it returns. Not from inside a handler.
+  virtual ~RpcServer() = default;
   virtual int port() const = 0;
 };
 
@@ -58,7 +64,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> StartRpcServer(const RpcServerOptions
                                                           RpcHandler handler);
 // `address` is host:port. Connects on the first call.
 std::unique_ptr<RpcChannel> ConnectRpc(const std::string& address);
-// A channel whose server is `handler`, in this process.
+// A channel whose server is `handler`, in this process, on the caller's thread.
 std::unique_ptr<RpcChannel> InProcessRpc(RpcHandler handler);
 
 }  // namespace starling

@@ -27,12 +27,13 @@ class ParameterClient {
   virtual ~ParameterClient() = default;
 
   // Rows of each table into weights[t], (ids, width), and, unless empty, all
-  // dense parameters into `dense`.
+  // dense parameters into `dense`. Sent again like Push; a server that got it
+  // twice has counted its impressions twice.
   virtual void Pull(PullMode mode, std::span<const TableKeys> tables,
                     std::span<const std::span<float>> weights, std::span<float> dense,
                     ClientDone done) = 0;
   // Gradients of one batch, applied once per name however often it is sent;
-  // the remote client resends on Unavailable until its deadline.
+  // the remote client resends on Unavailable and DeadlineExceeded for retry_s.
   virtual void Push(const BatchName& name, float lr_scale, std::span<const TableKeys> tables,
                     std::span<const std::span<const float>> grads,
                     std::span<const float> dense_grads, ClientDone done) = 0;
@@ -61,7 +62,9 @@ class PsControl {
   static absl::StatusOr<std::unique_ptr<PsControl>> Connect(
       const std::vector<std::string>& servers);
   virtual ~PsControl() = default;
-  // Each server writes its part of a checkpoint into `dir` (a directory all can reach).
+  // Each server writes its part of a checkpoint into `dir` (a directory all can
+  // reach). A part is one instant of its server; all are one instant if no
+  // worker pushes meanwhile.
   virtual absl::StatusOr<std::vector<FileSetEntry>> Save(const std::string& dir) = 0;
   virtual absl::Status Load(const StoreConfig& config, const std::string& dir,
                             const std::vector<FileSetEntry>& files) = 0;

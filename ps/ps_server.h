@@ -1,5 +1,8 @@
 // PsServer: a ParameterStore behind RPC, the whole of `starling ps`. Service
-// "starling.Ps"; methods Configure, Pull, Push, Prefetch, Save, Load, Stats, Stop.
+// "starling.Ps"; methods Configure, Pull, Push, Prefetch, Save, Load, Stats, Stop,
+// described in ps.proto. The store exists from the first Configure or Load on.
+//
+// Thread safety: any method, any thread.
 #pragma once
 
 #include <memory>
@@ -22,8 +25,9 @@ class PsServer {
   static absl::StatusOr<std::unique_ptr<PsServer>> Start(const PsServerOptions& options);
   virtual ~PsServer() = default;
   virtual int port() const = 0;
-  // Returns when Stop was called, here or by RPC.
+  // Returns when Stop was called, here or by RPC, and nothing is served any more.
   virtual void Wait() = 0;
+  // Ends serving, after what is running has been answered. Also on destruction.
   virtual void Stop() = 0;
 };
 

@@ -63,13 +63,14 @@ StoreConfig StoreConfigOf(const ModelSpec& spec, const Network& network) {
 
 absl::StatusOr<std::unique_ptr<LocalModel>> LocalModel::Create(const ModelSpec& spec,
                                                                const NetworkOptions& network,
-                                                               const std::string& scratch_dir) {
+                                                               const std::string& scratch_dir,
+                                                               ThreadPool* pool) {
   auto model = std::make_unique<LocalModel>();
   model->spec_ = spec;
   ASSIGN_OR_RETURN(model->compiler_, FeatureCompiler::Create(spec.features));
   ASSIGN_OR_RETURN(model->network_, Network::Create(spec.graph, network));
   ASSIGN_OR_RETURN(model->store_, ParameterStore::Create(StoreConfigOf(spec, *model->network_), 0,
-                                                         1, scratch_dir));
+                                                         1, scratch_dir, pool));
   model->client_ = NewLocalClient(model->store_.get());
   std::vector<float> dense(model->network_->param_floats());
   model->network_->InitParams(dense);

@@ -37,10 +37,12 @@ StoreConfig StoreConfigOf(const ModelSpec& spec, const Network& network);
 class LocalModel {
  public:
   // New: parameters as they start. `scratch_dir` is for tables that outgrow
-  // their memory; it is removed in the end.
+  // their memory; it is removed in the end. Large batches of rows are shared
+  // out over `pool` (may be null; must outlive the model).
   static absl::StatusOr<std::unique_ptr<LocalModel>> Create(const ModelSpec& spec,
                                                             const NetworkOptions& network,
-                                                            const std::string& scratch_dir);
+                                                            const std::string& scratch_dir,
+                                                            ThreadPool* pool);
   // Reads a checkpoint into this model, replacing nothing: it must be new.
   absl::Status Load(const Checkpoint& checkpoint);
 

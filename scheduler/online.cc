@@ -29,7 +29,7 @@ absl::StatusOr<std::unique_ptr<OnlineLearner>> OnlineLearner::Create(
 absl::Status OnlineLearner::Start() {
   const TrainOptions& t = plan_.job.train();
   ASSIGN_OR_RETURN(model_, LocalModel::Create(SpecOf(plan_), NetworkOptionsOf(plan_.job),
-                                              ScratchDir(plan_.job)));
+                                              ScratchDir(plan_.job), &pool_));
   ASSIGN_OR_RETURN(log_, RunLog::Create(JoinPath(t.dir(), "online"), 0));
   absl::StatusOr<Checkpoint> latest = LatestCheckpoint(CheckpointRoot(plan_.job));
   if (latest.ok()) {

@@ -116,8 +116,8 @@ absl::Status Trainer::Run(bool resume) {
 absl::Status Trainer::Impl::NewModel() {
   pipeline = nullptr;
   model = nullptr;  // First: the scratch directory is the same.
-  ASSIGN_OR_RETURN(
-      model, LocalModel::Create(SpecOf(plan), NetworkOptionsOf(plan.job), ScratchDir(plan.job)));
+  ASSIGN_OR_RETURN(model, LocalModel::Create(SpecOf(plan), NetworkOptionsOf(plan.job),
+                                             ScratchDir(plan.job), &pool));
   return absl::OkStatus();
 }
 

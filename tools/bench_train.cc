@@ -89,10 +89,10 @@ absl::Status RunModel(const std::string& dir, const char* name, int alternations
   ASSIGN_OR_RETURN(Plan plan, MakePlan(job, map));
   ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> source,
                    SampleSource::Open({JoinPath(dir, "data/train")}));
-  ASSIGN_OR_RETURN(
-      std::unique_ptr<LocalModel> model,
-      LocalModel::Create(SpecOf(plan), NetworkOptionsOf(plan.job), JoinPath(dir, "scratch")));
   ThreadPool pool(0);
+  ASSIGN_OR_RETURN(std::unique_ptr<LocalModel> model,
+                   LocalModel::Create(SpecOf(plan), NetworkOptionsOf(plan.job),
+                                      JoinPath(dir, "scratch"), &pool));
   StepPipeline pipeline(&model->network(), &model->client(), &pool, {});
   int64_t step = 0;
   RETURN_IF_ERROR(

@@ -31,11 +31,12 @@ absl::Status Run(const VerbCall& call) {
       FindCheckpoint(FLAGS_checkpoint.empty() ? CheckpointRoot(plan.job) : FLAGS_checkpoint));
   ModelSpec spec = SpecOf(checkpoint.info);
   RETURN_IF_ERROR(CheckFits(checkpoint, SpecOf(plan)));
-  ASSIGN_OR_RETURN(std::unique_ptr<LocalModel> model,
-                   LocalModel::Create(spec, NetworkOptionsOf(plan.job), ScratchDir(plan.job)));
+  ThreadPool pool(plan.job.train().threads());
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<LocalModel> model,
+      LocalModel::Create(spec, NetworkOptionsOf(plan.job), ScratchDir(plan.job), &pool));
   RETURN_IF_ERROR(model->Load(checkpoint));
 
-  ThreadPool pool(plan.job.train().threads());
   std::function<bool()> stopped = [] { return StopRequested()->load(); };
   double start = absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch());
   ASSIGN_OR_RETURN(

@@ -35,7 +35,7 @@ absl::Status Run(const VerbCall& call) {
   ASSIGN_OR_RETURN(Checkpoint checkpoint, FindCheckpoint(from));
   std::string scratch = absl::StrCat(FLAGS_out, ".scratch");
   ASSIGN_OR_RETURN(std::unique_ptr<LocalModel> model,
-                   LocalModel::Create(SpecOf(checkpoint.info), NetworkOptions(), scratch));
+                   LocalModel::Create(SpecOf(checkpoint.info), NetworkOptions(), scratch, nullptr));
   RETURN_IF_ERROR(model->Load(checkpoint));
   std::string name = FLAGS_name.empty() ? checkpoint.info.job() : FLAGS_name;
   ASSIGN_OR_RETURN(std::string dir, ExportModel(model.get(), checkpoint.info.state(), name,

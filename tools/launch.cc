@@ -119,13 +119,13 @@ absl::StatusOr<std::string> SaveAll(const LoadedJob& job, PsControl* control, in
 absl::Status EvaluateSaved(const LoadedJob& job, const std::string& dir, double seconds,
                            int64_t applied) {
   ASSIGN_OR_RETURN(Checkpoint checkpoint, OpenCheckpoint(dir));
+  ThreadPool pool(0);
   ASSIGN_OR_RETURN(std::unique_ptr<LocalModel> model,
                    LocalModel::Create(SpecOf(job.plan), NetworkOptionsOf(job.plan.job),
-                                      ScratchDir(job.plan.job)));
+                                      ScratchDir(job.plan.job), &pool));
   RETURN_IF_ERROR(model->Load(checkpoint));
   EvalMetrics m;
   if (job.eval != nullptr) {
-    ThreadPool pool(0);
     ASSIGN_OR_RETURN(m, Evaluate(model.get(), *job.eval, {job.plan.job.data().batch()}, &pool));
   }
   int64_t samples = checkpoint.info.state().samples();
