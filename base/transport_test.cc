@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstring>
 #include <future>
 #include <mutex>
 #include <thread>
@@ -24,10 +25,9 @@ constexpr absl::Duration kLong = absl::Seconds(60);
 
 std::string RandomBytes(size_t n, uint64_t seed) {
   std::string bytes(n, '\0');
-  uint64_t bits = 0;
-  for (size_t i = 0; i < n; ++i) {
-    if (i % 64 == 0) bits = RandomBits(seed, i / 64);
-    bytes[i] = static_cast<char>(bits >> (i % 56));
+  for (size_t i = 0; i + 8 <= n; i += 8) {
+    uint64_t bits = RandomBits(seed, i);
+    std::memcpy(bytes.data() + i, &bits, 8);
   }
   return bytes;
 }
