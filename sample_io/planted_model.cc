@@ -11,8 +11,8 @@ namespace {
 
 constexpr double kClickShare = 0.22;
 constexpr int64_t kBiasRows = 20'000;  // Rows that the bias is fitted on.
-constexpr double kEffect = 0.28;       // Deviation of what one field's ids add to the logit,
-constexpr double kCross = 0.22;        // and of what one pair of fields adds.
+constexpr double kEffect = 0.29;       // Deviation of what one field's ids add to the logit,
+constexpr double kCross = 0.20;        // and of what one pair of fields adds.
 
 // Streams of randomness: each value has a key of its own.
 enum Stream : uint64_t {
@@ -40,16 +40,16 @@ double Curve(int i, double u) {
       return 0.22 * (u * u - 1);
     case 2:
     case 8:
-      return 0.28 * u;
+      return 0.30 * u;
     case 3:
     case 12:
-      return -0.28 * u;
+      return -0.30 * u;
     case 4:
-      return 0.33 * std::sin(2 * u);
+      return 0.30 * std::sin(1.5 * u);
     case 7:
       return -0.17 * (u * u - 1);
     case 10:
-      return 0.28 * (std::abs(u) - 0.8);
+      return 0.25 * (std::abs(u) - 0.8);
     default:
       return 0;
   }
@@ -88,7 +88,7 @@ PlantedModel::PlantedModel(uint64_t seed) : seed_(seed), fields_(kIds) {
     Field& field = fields_[f];
     const uint64_t key = Key(seed, kFieldSetup, f);
     const int64_t n = kCardinalities[f];
-    field.exponent = 1.20 + 0.10 * RandomUniform(key, 0);
+    field.exponent = 1.22 + 0.08 * RandomUniform(key, 0);
     field.tail = std::pow(static_cast<double>(n + 1), 1 - field.exponent);
     field.shift = static_cast<int64_t>(RandomBelow(key, 1, n));
     field.step = 1 + static_cast<int64_t>(RandomBelow(key, 2, n));

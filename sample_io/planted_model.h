@@ -39,7 +39,7 @@ class PlantedModel {
   void Fill(int64_t row, Row* out) const;
 
  private:
-  static constexpr int kHead = 60;       // Most frequent ids of a field that have an effect,
+  static constexpr int kHead = 40;       // Most frequent ids of a field that have an effect,
   static constexpr int kCrossHead = 30;  // and a latent vector,
   static constexpr int kLatent = 2;      // of this many dims.
 

@@ -203,7 +203,22 @@ absl::StatusOr<Json> DescribeData(const std::string& path) {
 
 // ---- Which of these ----
 
-absl::StatusOr<Json> DescribePath(const std::string& path) {
+// A damaged one among several does not hide the others: its error stands in its
+// place, and is the command's once all have been printed.
+absl::StatusOr<Json> DescribeSets(const std::string& path, const std::vector<std::string>& names,
+                                  absl::Status* damage) {
+  Json out = {{"kind", "directory"}, {"path", path}, {"sets", Json::array()}};
+  for (const std::string& name : names) {
+    absl::StatusOr<Json> set = DescribeFileSet(JoinPath(path, name));
+    damage->Update(set.status());
+    out["sets"].push_back(set.ok() ? *set
+                                   : Json{{"path", JoinPath(path, name)},
+                                          {"error", std::string(set.status().message())}});
+  }
+  return out;
+}
+
+absl::StatusOr<Json> DescribePath(const std::string& path, absl::Status* damage) {
   const bool glob = path.find_first_of("*?[") != std::string::npos;
   if (!glob && !PathExists(path)) {
     return absl::NotFoundError(absl::StrCat(path, ": no such file or directory"));
@@ -214,12 +229,7 @@ absl::StatusOr<Json> DescribePath(const std::string& path) {
   if (glob || ::stat(path.c_str(), &st) != 0 || !S_ISDIR(st.st_mode)) return DescribeData(path);
   ASSIGN_OR_RETURN(std::vector<std::string> sets, ListFileSets(path));
   if (sets.empty()) return DescribeData(path);
-  Json out = {{"kind", "directory"}, {"path", path}, {"sets", Json::array()}};
-  for (const std::string& name : sets) {
-    ASSIGN_OR_RETURN(Json set, DescribeFileSet(JoinPath(path, name)));
-    out["sets"].push_back(set);
-  }
-  return out;
+  return DescribeSets(path, sets, damage);
 }
 
 // Strings of the data need not be UTF-8.
@@ -256,13 +266,14 @@ absl::Status RunInspect(const VerbCall& call) {
   if (call.args.size() != 1) {
     return absl::InvalidArgumentError("which one? Give a data set, checkpoint, bundle or row file");
   }
-  ASSIGN_OR_RETURN(Json report, DescribePath(call.args[0]));
+  absl::Status damage;
+  ASSIGN_OR_RETURN(Json report, DescribePath(call.args[0], &damage));
   if (FLAGS_json) {
     std::printf("%s\n", Text(report).c_str());
   } else {
     Print(report, 0);
   }
-  return absl::OkStatus();
+  return damage;
 }
 
 }  // namespace
