@@ -28,6 +28,12 @@ void* operator new(size_t size) { return Allocate(size, alignof(std::max_align_t
 void* operator new[](size_t size) { return Allocate(size, alignof(std::max_align_t)); }
 void* operator new(size_t size, std::align_val_t a) { return Allocate(size, size_t(a)); }
 void* operator new[](size_t size, std::align_val_t a) { return Allocate(size, size_t(a)); }
+void* operator new(size_t size, const std::nothrow_t&) noexcept {
+  return Allocate(size, alignof(std::max_align_t));
+}
+void* operator new[](size_t size, const std::nothrow_t&) noexcept {
+  return Allocate(size, alignof(std::max_align_t));
+}
 void operator delete(void* p) noexcept { std::free(p); }
 void operator delete[](void* p) noexcept { std::free(p); }
 void operator delete(void* p, size_t) noexcept { std::free(p); }
