@@ -14,7 +14,9 @@ void AnnotateIgnoreReadsEnd(const char* file, int line);
 
 const char* __tsan_default_suppressions() {
   return "called_from_lib:librocksdb.so\n"
-         "called_from_lib:libabsl_graphcycles_internal.so\n";
+         "called_from_lib:libabsl_graphcycles_internal.so\n"
+         // RocksDB's thread copying the options it was opened with.
+         "race:^std::__cxx11::basic_string*::_M_assign\n";
 }
 
 // Readers release to an address of their own, so that two readers are not

@@ -91,3 +91,25 @@ def test_bench_train_prints_rates_and_ratio():
     lines = [json.loads(l) for l in done.stdout.splitlines()]
     train = [l for l in lines if l["bench"] == "train"]
     assert train and all(l["ratio"] > 0 and l["reference_value"] > 0 for l in train if "ratio" in l)
+
+
+def test_a_terminal_gets_a_progress_bar_and_a_pipe_does_not(tmp_path, data):
+    import os
+    import pty
+    config = write_config(tmp_path / "job.yaml", data, tmp_path / "run")
+    main, terminal = pty.openpty()
+    process = harness.subprocess.Popen([harness.BINARY, "train", "--config", str(config), "--set", "train.epochs=12"],
+                                       stdout=harness.subprocess.DEVNULL, stderr=terminal)
+    os.close(terminal)
+    shown = b""
+    try:
+        while chunk := os.read(main, 4096):
+            shown += chunk
+    except OSError:  # The terminal closed: the process has ended.
+        pass
+    assert process.wait(timeout=60) == 0
+    text = shown.decode()
+    assert "\r" in text and "[=" in text and " left" in text and "rows/s" in text and "loss" in text and "auc" in text
+    assert "checkpoint" in text  # The closing table.
+    piped = run("train", "--config", write_config(tmp_path / "b.yaml", data, tmp_path / "b")).stderr
+    assert "\r" not in piped and "samples/s" in piped
