@@ -63,8 +63,10 @@ function(starling_test name)
     endif()
   endforeach()
   include(GoogleTest)
+  # One label, `fast_concurrent`: gtest_discover_tests takes no list, and -L matches parts.
+  string(REPLACE ";" "_" labels "${arg_LABELS}")
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
-                       PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 300)
+                       PROPERTIES LABELS "${labels}" TIMEOUT 300)
 endfunction()
 
 # starling_script_test(NAME FILE LABEL)
