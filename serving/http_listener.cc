@@ -188,6 +188,10 @@ Listener::Listener(const ListenOptions& options, HttpHandlers handlers)
     Answer(reply, response);
     return HandlerResponse::Handled;
   });
+  // A client must not send its next request on a connection about to close.
+  set_post_routing_handler([](const httplib::Request&, httplib::Response& response) {
+    if (close_after_reply) response.set_header("Connection", "close");
+  });
   Server::Get(".*", [this](const auto& request, auto& response) { TakeGet(request, response); });
   Server::Post(
       ".*", [this](const httplib::Request& request, httplib::Response& response,
