@@ -165,6 +165,7 @@ void CheckTrain(const TrainOptions& train, const DataOptions& data, Checker* c) 
   c->Range("train.tile", train.tile(), 1, 1 << 20);
   c->Range("train.staleness", train.staleness(), 0, 1024);
   c->AtLeast("train.clip_norm", train.clip_norm(), 0);
+  c->AtLeast("train.checkpoint.every_steps", train.checkpoint().every_steps(), 0);
   c->AtLeast("train.checkpoint.keep", train.checkpoint().keep(), 1);
   c->Above("train.eval_every", train.eval_every(), 0);
   c->Range("train.metrics_port", train.metrics_port(), 0, 65535);

@@ -243,8 +243,9 @@ bool Trainer::Impl::OnStep(const StepReport& report) {
   log_status = log->Step(state.step(), state.samples(), report.loss, scale, report.scores,
                          report.batch->labels);
   if (!log_status.ok() || stop->load(std::memory_order_relaxed)) return false;
-  double every = options().checkpoint().every();
-  return every <= 0 || Seconds() - saved_at < every;
+  const CheckpointOptions& cut = options().checkpoint();
+  if (cut.every_steps() > 0 && state.step() % cut.every_steps() == 0) return false;
+  return cut.every() <= 0 || Seconds() - saved_at < cut.every();
 }
 
 absl::StatusOr<EvalMetrics> Trainer::Impl::EvaluateNow() {

@@ -9,7 +9,8 @@ import pytest
 import harness
 from harness import run, run_json, write_config
 
-DETERMINISTIC = ("--set", "train.threads=1", "--set", "train.checkpoint.every=0.25s", "--set", "train.epochs=2")
+DETERMINISTIC = ("--set", "train.threads=1", "--set", "train.checkpoint.every=0s", "--set", "train.checkpoint.every_steps=20",
+                 "--set", "train.epochs=2")
 
 
 def bundle_bytes(config, out):
@@ -95,7 +96,7 @@ def test_a_checkpoint_of_another_model_is_refused_by_name(tmp_path, data):
 
 def test_a_damaged_newest_checkpoint_falls_back_loudly(tmp_path, data):
     config = write_config(tmp_path / "job.yaml", data, tmp_path / "run")
-    run("train", "--config", config, "--set", "train.checkpoint.every=0.2s", "--set", "train.epochs=2")
+    run("train", "--config", config, "--set", "train.checkpoint.every_steps=25")
     sets = sorted((tmp_path / "run" / "ckpt").iterdir())
     assert len(sets) >= 2
     rows = next(sets[-1].glob("table-*.rows"))
