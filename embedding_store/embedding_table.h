@@ -77,6 +77,9 @@ class TableSnapshot {
   virtual uint32_t epoch() const = 0;
 };
 
+// The file of cold rows stands beside that of the rows in memory.
+inline constexpr char kColdSuffix[] = ".cold";
+
 struct SnapshotOptions {
   // 0: all rows. Else only those that changed since the snapshot whose epoch()
   // this was, and tombstones for those that went.
@@ -114,7 +117,7 @@ class EmbeddingTable : public RowSource {
 
   // Takes the instant, and writes the rows of that instant in the background:
   // those in memory to a row file at `path` with the admission state and the
-  // counters, those only in the cold tier, and tombstones, to `path`.cold.
+  // counters, those only in the cold tier, and tombstones, to `path` + kColdSuffix.
   // Calls go on meanwhile. One snapshot at a time: FailedPrecondition; the
   // same if `since` lies too far back for the tombstones that are kept.
   virtual absl::StatusOr<std::unique_ptr<TableSnapshot>> StartSnapshot(

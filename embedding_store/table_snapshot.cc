@@ -86,7 +86,7 @@ absl::Status SnapshotTask::WriteMemory(RowFileWriter* writer) {
 }
 
 absl::Status SnapshotTask::WriteCold() {
-  const std::string path = path_ + ".cold";
+  const std::string path = path_ + kColdSuffix;
   ASSIGN_OR_RETURN(std::unique_ptr<RowFileWriter> writer, NewFile(path));
   // Before all rows of this snapshot: an id may have gone and come again.
   for (uint64_t id : instant_.tombstones) {
