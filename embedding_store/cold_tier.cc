@@ -184,9 +184,7 @@ class RocksCursor : public ColdTier::Cursor {
     Load();
   }
   bool Valid() const override { return it_->Valid(); }
-  const RowHeader& row() const override {
-    return *reinterpret_cast<const RowHeader*>(row_.data());
-  }
+  const RowHeader& row() const override { return *reinterpret_cast<const RowHeader*>(row_.data()); }
   void Next() override {
     it_->Next();
     Load();
@@ -241,7 +239,11 @@ absl::Status ColdTier::Write(std::span<const char> rows) {
     RETURN_IF_ERROR(FromRocks(batch.Put(SliceOf(key), value), options_.dir));
   }
   STARLING_SYNC_POINT("store.demote.write");
-  RETURN_IF_ERROR(FromRocks(db()->rocks->Write(NoLog(), &batch), options_.dir));
+  rocksdb::Status status = db()->rocks->Write(NoLog(), &batch);
+  // After a failed flush RocksDB refuses writes until it is told to go on; its
+  // unwritten rows are still in its buffers.
+  if (!status.ok() && db()->rocks->Resume().ok()) status = db()->rocks->Write(NoLog(), &batch);
+  RETURN_IF_ERROR(FromRocks(status, options_.dir));
   rows_written_ += static_cast<int64_t>(rows.size() / stride);
   return absl::OkStatus();
 }
@@ -316,8 +318,7 @@ ColdStats ColdTier::stats() const {
     return static_cast<int64_t>(db()->statistics->getTickerCount(t));
   };
   stats.bytes_read = ticker(rocksdb::BLOCK_CACHE_BYTES_WRITE) + ticker(rocksdb::COMPACT_READ_BYTES);
-  stats.bytes_written =
-      ticker(rocksdb::FLUSH_WRITE_BYTES) + ticker(rocksdb::COMPACT_WRITE_BYTES);
+  stats.bytes_written = ticker(rocksdb::FLUSH_WRITE_BYTES) + ticker(rocksdb::COMPACT_WRITE_BYTES);
   return stats;
 }
 

@@ -40,8 +40,8 @@ class ColdRows {
 };
 
 struct ColdStats {
-  int64_t bytes_disk = 0, bytes_memory = 0;  // Files; block cache and write buffers.
-  int64_t rows_read = 0, rows_written = 0;   // By calls of this class.
+  int64_t bytes_disk = 0, bytes_memory = 0;   // Files; block cache and write buffers.
+  int64_t rows_read = 0, rows_written = 0;    // By calls of this class.
   int64_t bytes_read = 0, bytes_written = 0;  // By RocksDB, compactions included.
 };
 
@@ -77,7 +77,7 @@ class ColdTier {
   class Cursor {
    public:
     virtual ~Cursor() = default;
-    virtual bool Valid() const = 0;  // False at the end and after an error.
+    virtual bool Valid() const = 0;            // False at the end and after an error.
     virtual const RowHeader& row() const = 0;  // Body included.
     virtual void Next() = 0;
     virtual absl::Status status() const = 0;

@@ -138,7 +138,7 @@ class EmbeddingTableImpl : public EmbeddingTable {
       return absl::InvalidArgumentError("counts and event_times must be empty or as long as ids");
     }
     if (core_->ttl > 0 && !event_times.empty()) {
-      SeeTime(*std::max_element(event_times.begin(), event_times.end()));
+      core_->event_time = *std::max_element(event_times.begin(), event_times.end());
     }
     return Call({.kind = TableCall::kCreate,
                  .ids = ids,
@@ -150,8 +150,7 @@ class EmbeddingTableImpl : public EmbeddingTable {
   absl::Status ApplyGradients(std::span<const uint64_t> ids, std::span<const float> grads,
                               float lr_scale) override {
     RETURN_IF_ERROR(CheckSizes(ids.size(), grads.size()));
-    return Call(
-        {.kind = TableCall::kGradients, .ids = ids, .grads = grads, .lr_scale = lr_scale});
+    return Call({.kind = TableCall::kGradients, .ids = ids, .grads = grads, .lr_scale = lr_scale});
   }
 
   absl::Status ApplyDeltas(std::span<const uint64_t> ids, std::span<const float> deltas) override {
@@ -183,8 +182,8 @@ class EmbeddingTableImpl : public EmbeddingTable {
     for (const auto& stripe : stripes_) {
       if (options.since == 0 || stripe->tombstones_from() <= options.since) continue;
       snapshot_active_ = false;
-      return Refuse(absl::StrCat("too many rows went since epoch ", options.since,
-                                 "; take a full snapshot"));
+      return Refuse(
+          absl::StrCat("too many rows went since epoch ", options.since, "; take a full snapshot"));
     }
     SnapshotInstant instant;
     instant.epoch = ++core_->epoch;
@@ -270,12 +269,6 @@ class EmbeddingTableImpl : public EmbeddingTable {
     return absl::FailedPreconditionError(
         absl::StrCat("table ", core_->spec.options().name(), ": ", why));
   }
-  void SeeTime(int64_t event_time) const {
-    int64_t seen = core_->event_time.load(std::memory_order_relaxed);
-    while (seen < event_time && !core_->event_time.compare_exchange_weak(seen, event_time)) {
-    }
-  }
-
   // Runs fn(i) for i in [0, n) and returns the first error. Every i runs, so
   // that the outcome is the same with and without threads.
   template <typename Fn>
@@ -296,18 +289,20 @@ class EmbeddingTableImpl : public EmbeddingTable {
     const StripeParts split(call.ids, static_cast<int>(stripes_.size()), shift_);
     const bool steps = call.kind == TableCall::kGradients;
     const int64_t surplus = steps && core_->rows_max > 0 ? rows() - core_->rows_max : 0;
-    const int64_t surplus_part = surplus > 0 ? surplus / static_cast<int64_t>(stripes_.size()) + 1 : 0;
+    const int64_t surplus_part =
+        surplus > 0 ? surplus / static_cast<int64_t>(stripes_.size()) + 1 : 0;
     std::vector<std::vector<Missed>> missed(stripes_.size());
-    RETURN_IF_ERROR(ForAll(
-        stripes_.size(), call.ids.size() >= kParallelIds || core_->dense,
-        [&](size_t s) -> absl::Status {
-          const StripePart& part = split.parts[s];
-          if (part.size > 0) RETURN_IF_ERROR(stripes_[s]->Run(call, part, &missed[s]));
-          if (!steps) return absl::OkStatus();
-          if (core_->dense) stripes_[s]->StepOthers(call.lr_scale);
-          if (core_->evicts()) return stripes_[s]->Sweep(part.size + 4, surplus_part).status();
-          return absl::OkStatus();
-        }));
+    RETURN_IF_ERROR(ForAll(stripes_.size(), call.ids.size() >= kParallelIds || core_->dense,
+                           [&](size_t s) -> absl::Status {
+                             const StripePart& part = split.parts[s];
+                             if (part.size > 0)
+                               RETURN_IF_ERROR(stripes_[s]->Run(call, part, &missed[s]));
+                             if (!steps) return absl::OkStatus();
+                             if (core_->dense) stripes_[s]->StepOthers(call.lr_scale);
+                             if (core_->evicts())
+                               return stripes_[s]->Sweep(part.size + 4, surplus_part).status();
+                             return absl::OkStatus();
+                           }));
     RETURN_IF_ERROR(RunMissed(call, missed));
     if (core_->demote_due.load(std::memory_order_relaxed) != 0) StartKeeper();
     return absl::OkStatus();
@@ -369,8 +364,8 @@ class EmbeddingTableImpl : public EmbeddingTable {
     for (size_t i = 0; i < std::max(theirs, ours); ++i) {
       const size_t from = theirs >= ours ? i : i * theirs / ours;
       const size_t to = ours >= theirs ? i : i * ours / theirs;
-      RETURN_IF_ERROR(stripes_[to]->MergeAdmission(
-          admission.substr(sizeof(uint32_t) + from * part, part)));
+      RETURN_IF_ERROR(
+          stripes_[to]->MergeAdmission(admission.substr(sizeof(uint32_t) + from * part, part)));
     }
     return absl::OkStatus();
   }
@@ -470,8 +465,8 @@ absl::StatusOr<std::unique_ptr<EmbeddingTable>> EmbeddingTable::Open(const Table
                                                    " bytes; raise it to at least ",
                                                    share_min + cold_bytes));
   }
-  const auto stripes = static_cast<int>(std::bit_floor<uint64_t>(std::clamp<int64_t>(
-      core->budget / std::max(kShareWanted, 2 * share_min), 1, kStripesMax)));
+  const auto stripes = static_cast<int>(std::bit_floor<uint64_t>(
+      std::clamp<int64_t>(core->budget / std::max(kShareWanted, 2 * share_min), 1, kStripesMax)));
   core->share = core->budget / stripes;
   core->admission_bytes = std::clamp<int64_t>(core->share / 32, 64, kAdmissionBytesMax / stripes);
   if (tiered) {

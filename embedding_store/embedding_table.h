@@ -15,8 +15,9 @@
 //   expired   known, but the event time given is more than the TTL after the
 //             row's. LookupOrCreate starts its row anew; other calls, which
 //             bring no event time, still see the old row until it is swept.
-// Evicted means swept: expired by the latest event time that the table has
-// seen, of a norm below evict.norm, or surplus to evict.rows and seldom seen.
+// Evicted means swept: expired by the latest event time of the last call that
+// brought one (so a second pass over old logs finds the clock put back), of a
+// norm below evict.norm, or surplus to evict.rows and seldom seen.
 // It happens a slice at a time, in ApplyGradients for rows in memory and in the
 // background for cold ones, and is no different from Erase: an admitted id
 // that is seen again gets a new row at once.

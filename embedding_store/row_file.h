@@ -2,9 +2,8 @@
 // bundle, delta and bucket move. docs/formats.md describes it byte by byte.
 //
 //   header   magic, version, RowFileHeader proto, CRC32C
-//   blocks   up to 1 MiB of rows each, ordered by (bucket, id) if the header says so: size, rows, CRC32C
-//   extra    named blobs (admission state), CRC32C each
-//   footer   rows, blocks, CRC32C, magic
+//   blocks   up to 1 MiB of rows each, ordered by (bucket, id) if the header says so: size, rows,
+//   CRC32C extra    named blobs (admission state), CRC32C each footer   rows, blocks, CRC32C, magic
 //
 // A reader checks every checksum it passes, and that the file ends with its
 // footer: a truncated or altered file is DataLoss naming path and offset.

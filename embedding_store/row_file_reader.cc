@@ -157,7 +157,8 @@ class RowFileReaderImpl : public RowFileReader {
         row.floats = floats_;
         pos += bytes;
       }
-      if (header_.sorted && have_last_ && !IdBefore(last_id_, row.id)) return Corrupt(start, "ids out of order");
+      if (header_.sorted && have_last_ && !IdBefore(last_id_, row.id))
+        return Corrupt(start, "ids out of order");
       have_last_ = true;
       last_id_ = row.id;
       RETURN_IF_ERROR(fn(row));

@@ -15,9 +15,7 @@ using namespace row_file;
 class RowFileWriterImpl : public RowFileWriter {
  public:
   RowFileWriterImpl(std::unique_ptr<WritableFile> file, const RowFileHeader& header)
-      : file_(std::move(file)),
-        floats_(header.width + header.state_size),
-        sorted_(header.sorted) {}
+      : file_(std::move(file)), floats_(header.width + header.state_size), sorted_(header.sorted) {}
 
   absl::Status WriteHeader(const RowFileHeader& header) {
     RowFileHeaderProto proto;

@@ -117,13 +117,13 @@ std::span<float> Scratch(size_t floats) {
 
 void RowLayout::DecodeWeights(const char* body, float* weights) const {
   for (const Segment& s : segments_) {
-    Decode(type_, body + s.body_offset,
-           {weights + s.weight_offset, static_cast<size_t>(s.dim)});
+    Decode(type_, body + s.body_offset, {weights + s.weight_offset, static_cast<size_t>(s.dim)});
   }
 }
 
 void RowLayout::EncodeWeights(const float* weights, uint64_t key, char* body) const {
-  for (int i = 0; i < width_; ++i) key = (key ^ std::bit_cast<uint32_t>(weights[i])) * 0x9E3779B97F4A7C15ull;
+  for (int i = 0; i < width_; ++i)
+    key = (key ^ std::bit_cast<uint32_t>(weights[i])) * 0x9E3779B97F4A7C15ull;
   for (const Segment& s : segments_) {
     Encode(type_, {weights + s.weight_offset, static_cast<size_t>(s.dim)},
            Mix64(key + s.weight_offset), body + s.body_offset);
@@ -143,7 +143,8 @@ void RowLayout::Pack(std::span<const float> floats, char* body) const {
 }
 
 void RowLayout::Init(uint64_t table_seed, uint64_t id, float steps, char* body) const {
-  std::span<float> row = plain() ? std::span(reinterpret_cast<float*>(body), floats()) : Scratch(floats());
+  std::span<float> row =
+      plain() ? std::span(reinterpret_cast<float*>(body), floats()) : Scratch(floats());
   InitRow(table_seed, id, row);
   if (steps > 0) SetSteps(steps, row);
   if (!plain()) Pack(row, body);

@@ -95,8 +95,8 @@ class RowSlab {
   void Prefetch(uint32_t slot, int64_t bytes) const {
     const char* p = region_.data() + slot * stride_;
     const char* end = p + bytes;
-    for (p = reinterpret_cast<const char*>(reinterpret_cast<uintptr_t>(p) & ~uintptr_t{63}); p < end;
-         p += 64) {
+    for (p = reinterpret_cast<const char*>(reinterpret_cast<uintptr_t>(p) & ~uintptr_t{63});
+         p < end; p += 64) {
       __builtin_prefetch(p);
     }
   }

@@ -50,9 +50,7 @@ class SnapshotQueue {
     if (size_.load(std::memory_order_relaxed) < kBytesMax) return;
     absl::MutexLock lock(&mu_);
     mu_.Await(absl::Condition(
-        +[](SnapshotQueue* q) {
-          return q->size_.load(std::memory_order_relaxed) < kBytesMax;
-        },
+        +[](SnapshotQueue* q) { return q->size_.load(std::memory_order_relaxed) < kBytesMax; },
         this));
   }
   int64_t copied_bytes() const { return copied_.load(std::memory_order_relaxed); }

@@ -30,7 +30,7 @@ struct TableCore {
 
   std::atomic<int64_t> bytes{0};  // Committed by all stripes; stays within the budget.
   std::atomic<uint32_t> epoch{1};
-  std::atomic<int64_t> event_time{0};   // The latest that any call brought.
+  std::atomic<int64_t> event_time{0};   // The latest of the last call that brought one.
   std::atomic<uint32_t> demote_due{0};  // Stripes ran short of free rows: the keeper looks.
   SnapshotQueue aside;                  // Rows copied aside for the snapshot under way.
 

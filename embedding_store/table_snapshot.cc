@@ -11,8 +11,8 @@
 namespace starling {
 namespace {
 
-constexpr int64_t kSliceSlots = 512;         // Looked at under a stripe's lock.
-constexpr int64_t kPaceBytes = 256 << 10;    // Written between two looks at the clock.
+constexpr int64_t kSliceSlots = 512;       // Looked at under a stripe's lock.
+constexpr int64_t kPaceBytes = 256 << 10;  // Written between two looks at the clock.
 
 double Now() { return absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()); }
 

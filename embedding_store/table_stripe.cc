@@ -9,7 +9,7 @@
 namespace starling {
 namespace {
 
-constexpr size_t kRowsAhead = 16;              // Rows under way while one is used.
+constexpr size_t kRowsAhead = 16;               // Rows under way while one is used.
 constexpr size_t kLinesAhead = 2 * kRowsAhead;  // Index lines likewise.
 constexpr size_t kRing = 2 * kLinesAhead;
 
@@ -17,7 +17,8 @@ constexpr size_t kRing = 2 * kLinesAhead;
 
 TableStripe::TableStripe(TableCore* core)
     : core_(*core),
-      index_(std::min(core->budget, 4 * core->share), std::clamp<int64_t>(core->share / 64, 1, 64 << 10)),
+      index_(std::min(core->budget, 4 * core->share),
+             std::clamp<int64_t>(core->share / 64, 1, 64 << 10)),
       rows_(core->layout.body_bytes(), std::min(core->budget, 4 * core->share),
             std::clamp<int64_t>(core->share / 16, 1, 256 << 10)),
       admission_(core->spec.options().admit(), core->seed, core->admission_bytes) {

@@ -177,9 +177,8 @@ absl::Status TableStripe::Walk(uint32_t bucket_end, ColdTier::Cursor* cold,
   for (uint32_t s = 0; s < rows_.slots(); ++s) {
     if (rows_.row(s).has(kRowUsed)) hot.push_back(s);
   }
-  std::sort(hot.begin(), hot.end(), [this](uint32_t a, uint32_t b) {
-    return IdBefore(rows_.row(a).id, rows_.row(b).id);
-  });
+  std::sort(hot.begin(), hot.end(),
+            [this](uint32_t a, uint32_t b) { return IdBefore(rows_.row(a).id, rows_.row(b).id); });
   auto cold_here = [&] { return cold->Valid() && BucketOf(cold->row().id) < bucket_end; };
   for (auto it = hot.begin(); it != hot.end() || cold_here();) {
     if (cold_here() && (it == hot.end() || IdBefore(cold->row().id, rows_.row(*it).id))) {

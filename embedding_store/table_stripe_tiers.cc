@@ -11,8 +11,8 @@
 namespace starling {
 namespace {
 
-constexpr int64_t kDemoteMax = 512;    // Rows of one write-back.
-constexpr int64_t kFreePart = 50;      // One in so many rows is kept free for newcomers.
+constexpr int64_t kDemoteMax = 512;      // Rows of one write-back.
+constexpr int64_t kFreePart = 50;        // One in so many rows is kept free for newcomers.
 constexpr uint32_t kClean = kRowInCold;  // Of kRowInCold and kRowDirty: nothing to write.
 
 }  // namespace
@@ -83,7 +83,8 @@ uint32_t TableStripe::Promote(const RowHeader& cold) {
 }
 
 void TableStripe::AwaitWritten() {
-  mu_.Await(absl::Condition(+[](bool* writing) { return !*writing; }, &writing_));
+  mu_.Await(absl::Condition(
+      +[](bool* writing) { return !*writing; }, &writing_));
 }
 
 absl::StatusOr<bool> TableStripe::Demote() {

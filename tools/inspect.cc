@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/file_set.h"
 #include "base/status.h"
+#include "embedding_store/embedding_table.h"
 #include "embedding_store/row_file.h"
 #include "google/protobuf/util/json_util.h"
 #include "sample_io/source.h"
