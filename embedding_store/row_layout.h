@@ -27,6 +27,7 @@ struct RowMeta {
   int64_t event_time = 0;  // Seconds: latest event that touched the row; 0: unknown.
   uint32_t frequency = 0;  // Impressions seen since the row exists; saturates at 2^24 - 1.
   uint32_t epoch = 0;      // Snapshot epoch of the last write.
+  bool operator==(const RowMeta&) const = default;
 };
 static_assert(sizeof(RowMeta) == 16);
 
