@@ -7,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_cat.h"
 #include "base/options.pb.h"
 
 namespace starling {
@@ -213,7 +214,7 @@ TEST(YamlProtoTest, EveryPathKnowsItsPlace) {
   EXPECT_EQ(p.map.At("data.train[0]"), "job.yaml:3:10");
   EXPECT_EQ(p.map.At("features[0].id[0]"), "job.yaml:5:11");
   for (int i = 1; i <= 3; ++i) {
-    EXPECT_EQ(p.map.At("features[0].id[" + std::to_string(i) + "]"), "job.yaml:5:14");
+    EXPECT_EQ(p.map.At(absl::StrCat("features[0].id[", i, "]")), "job.yaml:5:14");
   }
   EXPECT_EQ(p.map.At("features[0].id[4]"), "job.yaml:5:22");
   EXPECT_EQ(p.map.At("features[1].id[0]"), "job.yaml:6:9");
