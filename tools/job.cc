@@ -56,7 +56,7 @@ void PrintTable(const std::vector<std::pair<std::string, std::string>>& rows) {
 
 std::string WithCommas(int64_t n) {
   std::string s = absl::StrCat(n);
-  for (int i = static_cast<int>(s.size()) - 3; i > (n < 0 ? 1 : 0); i -= 3) s.insert(i, ",");
+  for (int i = static_cast<int>(s.size()) - 3; i > (n < 0 ? 1 : 0); i -= 3) s.insert(i, 1, ',');
   return s;
 }
 

@@ -46,7 +46,7 @@ train:
 # test AUC (BARS-CTR, Frappe_x1). FM's start was found by --choose.
 MODELS = {
     "lr": ("{lr: {}}", 1e-5, None, 0.9356),
-    "fm": ("{fm: {}}", 5e-6, 0.01, 0.9671),
+    "fm": ("{fm: {}}", 5e-6, 0.1, 0.9671),
     "wide_deep": ("{wide_deep: {hidden: [400, 400, 400], batch_norm: true, dropout: 0.6}}", 0.1, 1e-4, 0.98307),
     "deepfm": ("{deepfm: {hidden: [400, 400, 400], batch_norm: true, dropout: 0.2}}", 0.05, 1e-4, 0.98395),
     "dcnv2": ("{dcnv2: {hidden: [400, 400, 400], batch_norm: true, dropout: 0.4, cross_layers: 4, "
