@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "tools/bench.h"
+#include "tools/bench_store_cold.h"
 #include "tools/flags.h"
 
 DEFINE_string(only, "", "bench store: cases to run, separated by commas; default: all");
@@ -25,7 +26,7 @@ DEFINE_int64(table_rows, 0,
 namespace starling {
 namespace {
 
-const char* const kCases[] = {"memory", "lookup", "apply", "snapshot", "scale"};
+const char* const kCases[] = {"memory", "lookup", "apply", "snapshot", "scale", "cold"};
 
 // Fills the table, with an eye on what the process holds meanwhile.
 absl::Status FillAndReportMemory(const StoreBench& bench, EmbeddingTable* table, bool report) {
@@ -63,6 +64,10 @@ absl::Status FillAndReportMemory(const StoreBench& bench, EmbeddingTable* table,
 
 absl::Status RunCases(const StoreBench& bench, const std::set<std::string>& cases) {
   auto has = [&](const char* name) { return cases.contains(name); };
+  ColdWorkers cold;
+  if (has("cold")) {
+    ASSIGN_OR_RETURN(cold, ColdWorkers::Start());  // Before there are threads.
+  }
   if (has("memory") || has("lookup") || has("apply") || has("snapshot")) {
     if (HasMemory("store.memory, lookup, apply and snapshot", bench.rows * (128 + 64))) {
       ASSIGN_OR_RETURN(std::unique_ptr<EmbeddingTable> table,
@@ -74,6 +79,7 @@ absl::Status RunCases(const StoreBench& bench, const std::set<std::string>& case
     }
   }
   if (has("scale")) RETURN_IF_ERROR(BenchStoreScale(bench));
+  if (has("cold")) RETURN_IF_ERROR(BenchStoreCold(bench, std::move(cold)));
   return absl::OkStatus();
 }
 

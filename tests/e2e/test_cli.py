@@ -97,7 +97,8 @@ def test_bench_store_prints_every_case_and_refuses_a_case_it_has_not():
     done = run("bench", "store", "--quick", "--json", timeout=600)
     lines = [json.loads(l) for l in done.stdout.splitlines()]
     names = {l["bench"] for l in lines}
-    assert {"store.memory", "store.lookup", "store.apply", "store.snapshot", "store.scale"} <= names, done.stderr
+    assert {"store.memory", "store.lookup", "store.apply", "store.snapshot", "store.scale", "store.cold"} <= names, \
+        done.stderr
     for line in lines:
         assert line["case"]
         if "ratio" in line:
