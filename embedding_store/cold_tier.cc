@@ -14,6 +14,7 @@
 #include <limits>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/status.h"
@@ -53,7 +54,8 @@ void ReadRow(uint64_t id, const rocksdb::Slice& value, size_t stride, char* row)
 absl::Status FromRocks(const rocksdb::Status& status, const std::string& dir) {
   if (status.ok()) return absl::OkStatus();
   std::string message = absl::StrCat(dir, ": cold tier: ", status.ToString());
-  if (status.IsNoSpace()) {
+  // A write that waited for a flush which failed is "incomplete", with the flush's error as text.
+  if (status.IsNoSpace() || absl::StrContains(message, "No space left on device")) {
     return absl::ResourceExhaustedError(
         absl::StrCat(message, "; free some disk space or raise the table's memory"));
   }

@@ -39,8 +39,8 @@ class TableSnapshotTest : public testing::TestWithParam<TableOptions::Tier> {
     return spec;
   }
   std::unique_ptr<EmbeddingTable> Open(const TableSpec& spec) {
-    auto table = EmbeddingTable::Open(
-        spec, {.scratch_dir = dir_.File(absl::StrCat("scratch", scratch_++))});
+    auto table =
+        EmbeddingTable::Open(spec, {.scratch_dir = dir_.File(absl::StrCat("scratch", scratch_++))});
     EXPECT_TRUE(table.ok()) << table.status();
     return *std::move(table);
   }
