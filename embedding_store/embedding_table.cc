@@ -428,6 +428,7 @@ absl::StatusOr<std::unique_ptr<EmbeddingTable>> EmbeddingTable::Open(const Table
   const auto stripes = static_cast<int>(std::bit_floor<uint64_t>(
       std::clamp<int64_t>(core->budget / std::max(kShareWanted, 2 * share_min), 1, kStripesMax)));
   core->share = core->budget / stripes;
+  core->arena = std::make_unique<PageArena>(core->budget + core->budget / 8);
   core->admission_bytes = std::clamp<int64_t>(core->share / 32, 64, kAdmissionBytesMax / stripes);
   if (tiered) {
     core->cold = std::make_unique<ColdTier>(
