@@ -11,6 +11,8 @@
 #include "base/optimizer_rules.h"
 #include "base/status.h"
 #include "base/thread_pool.h"
+#include "embedding_store/multi_hash.h"
+#include "embedding_store/multi_hash_table.h"
 #include "embedding_store/row_file.h"
 #include "embedding_store/row_file_format.h"
 #include "embedding_store/table_stripe.h"
@@ -67,6 +69,7 @@ absl::Status CheckLayout(const std::string& path, const RowFileHeader& header,
   if (header.spec.options().name() != spec.options().name()) {
     return refuse(absl::StrCat("the file holds table ", header.spec.options().name()));
   }
+  RETURN_IF_ERROR(SameMultiHash(where, header.spec.options(), spec.options()));
   if (header.spec.segments_size() != spec.segments_size()) {
     return refuse(absl::StrCat("the file's rows have ", header.spec.segments_size(),
                                " segments, the table's ", spec.segments_size()));
@@ -291,7 +294,9 @@ absl::StatusOr<std::unique_ptr<EmbeddingTable>> EmbeddingTable::Open(const Table
     }
     core->cold = std::make_unique<ColdTier>(ColdTier::Options{.dir = env.scratch_dir});
   }
-  return std::make_unique<EmbeddingTableImpl>(std::move(core), env.pool);
+  auto table = std::make_unique<EmbeddingTableImpl>(std::move(core), env.pool);
+  if (spec.options().has_multi_hash()) return WrapMultiHash(std::move(table));
+  return table;
 }
 
 }  // namespace starling

@@ -68,6 +68,9 @@ void CheckBlock(const FeatureBlock& block, const std::string& path, bool event_t
   if (table.has_name()) c->Name(at + ".name", table.name());
   c->AtLeast(at + ".memory", static_cast<double>(table.memory()), 1);
   c->AtLeast(at + ".init", table.init(), 0);
+  if (table.has_multi_hash()) {
+    c->Range(at + ".multi_hash.rows", static_cast<double>(table.multi_hash().rows()), 2, 1 << 28);
+  }
   if (table.admit().has_count()) c->AtLeast(at + ".admit.count", table.admit().count(), 1);
   if (table.admit().has_probability()) {
     c->Above(at + ".admit.probability", table.admit().probability(), 0);
