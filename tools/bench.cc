@@ -2,6 +2,7 @@
 #include "tools/bench.h"
 
 #include <algorithm>
+#include <cstdio>
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -19,7 +20,7 @@ struct Bench {
   const char* name;
   absl::Status (*run)(bool quick);
 };
-const Bench kBenches[] = {{"train", BenchTrain}};
+const Bench kBenches[] = {{"train", BenchTrain}, {"store", BenchStore}};
 
 absl::Status Run(const VerbCall& call) {
   std::vector<std::string> names;
@@ -35,12 +36,30 @@ absl::Status Run(const VerbCall& call) {
       absl::StrCat("no benchmark \"", call.args[0], "\"", DidYouMean(call.args[0], names)));
 }
 
-double Median(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
-  return v[v.size() / 2];
+}  // namespace
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
 }
 
-}  // namespace
+void ReportFigures(const std::string& bench, const std::string& what,
+                   const std::vector<std::pair<std::string, double>>& figures) {
+  std::string text;
+  for (const auto& [name, value] : figures) {
+    if (FLAGS_json) {
+      absl::StrAppendFormat(&text, R"(, "%s": %.6g)", name, value);
+    } else {
+      absl::StrAppendFormat(&text, "\n  %s: %.5g", name, value);
+    }
+  }
+  if (FLAGS_json) {
+    absl::PrintF("{\"bench\": \"%s\", \"case\": \"%s\"%s}\n", bench, what, text);
+  } else {
+    absl::PrintF("%s, %s:%s\n", bench, what, text);
+  }
+  fflush(stdout);
+}
 
 void Report(const BenchResult& r) {
   double value = Median(r.values), reference = Median(r.reference_values);
@@ -51,26 +70,29 @@ void Report(const BenchResult& r) {
   double low = *std::min_element(ratios.begin(), ratios.end());
   double high = *std::max_element(ratios.begin(), ratios.end());
   if (FLAGS_json) {
+    std::string bound = r.ratio_bound > 0 ? absl::StrFormat("%.4f", r.ratio_bound) : "null";
     absl::PrintF(
         R"({"bench": "%s", "case": "%s", "value": %.6g, "unit": "%s", "reference": "%s", "reference_value": %.6g, )"
-        R"("ratio": %.4f, "ratio_min": %.4f, "ratio_max": %.4f, "ratio_bound": %.4f, "runs": %d})"
+        R"("ratio": %.4f, "ratio_min": %.4f, "ratio_max": %.4f, "ratio_bound": %s, "runs": %d})"
         "\n",
-        r.bench, r.what, value, r.unit, r.reference, reference, ratio, low, high, r.ratio_bound,
+        r.bench, r.what, value, r.unit, r.reference, reference, ratio, low, high, bound,
         r.values.size());
+    fflush(stdout);
     return;
   }
-  absl::PrintF(
-      "%s, %s: %.4g %s\n  %s: %.4g; ratio %.3f (%.3f to %.3f over %d runs; at most %.2f "
-      "possible)\n",
-      r.bench, r.what, value, r.unit, r.reference, reference, ratio, low, high, r.values.size(),
-      r.ratio_bound);
+  std::string bound =
+      r.ratio_bound > 0 ? absl::StrFormat("; at most %.2f possible", r.ratio_bound) : "";
+  absl::PrintF("%s, %s: %.4g %s\n  %s: %.4g; ratio %.3f (%.3f to %.3f over %d runs%s)\n", r.bench,
+               r.what, value, r.unit, r.reference, reference, ratio, low, high, r.values.size(),
+               bound);
+  fflush(stdout);
 }
 
 Verb BenchVerb() {
   return {"bench",
           "Measure, beside a reference in the same run",
-          "starling bench train [--quick] [--json]",
-          {"quick", "json"},
+          "starling bench train|store [--quick] [--json] [--only CASE,CASE] [--table_rows N]",
+          {"quick", "json", "only", "table_rows"},
           Run};
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -12,12 +13,18 @@ namespace starling {
 struct BenchResult {
   std::string bench, what, unit, reference;
   std::vector<double> values, reference_values;  // One each per alternation.
-  double ratio_bound = 1;                        // What the ratio could be at most.
+  double ratio_bound = 1;  // What the ratio could be at most; 0: no bound is known.
 };
 
 // Prints it, as one JSON line with --json.
 void Report(const BenchResult& result);
 
+// Prints figures that have no reference of their own, likewise one line each time.
+void ReportFigures(const std::string& bench, const std::string& what,
+                   const std::vector<std::pair<std::string, double>>& figures);
+double Median(std::vector<double> values);  // REQUIRES: not empty.
+
 absl::Status BenchTrain(bool quick);
+absl::Status BenchStore(bool quick);
 
 }  // namespace starling

@@ -93,6 +93,21 @@ def test_bench_train_prints_rates_and_ratio():
     assert train and all(l["ratio"] > 0 and l["reference_value"] > 0 for l in train if "ratio" in l)
 
 
+def test_bench_store_prints_every_case_and_refuses_a_case_it_has_not():
+    done = run("bench", "store", "--quick", "--json", timeout=600)
+    lines = [json.loads(l) for l in done.stdout.splitlines()]
+    names = {l["bench"] for l in lines}
+    assert {"store.memory", "store.lookup", "store.apply", "store.snapshot", "store.scale", "store.cold"} <= names, \
+        done.stderr
+    for line in lines:
+        assert line["case"]
+        if "ratio" in line:
+            assert line["ratio"] > 0 and line["reference_value"] > 0 and line["runs"] == 2, line
+    only = run("bench", "store", "--quick", "--json", "--only", "memory").stdout.splitlines()
+    assert [json.loads(l)["bench"] for l in only] == ["store.memory"]
+    assert "lookups" in run("bench", "store", "--quick", "--only", "lookups", code=2).stderr
+
+
 def test_a_terminal_gets_a_progress_bar_and_a_pipe_does_not(tmp_path, data):
     import os
     import pty

@@ -1,0 +1,245 @@
+#include "tools/bench_store_worker.h"
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <map>
+#include <thread>
+
+#include "absl/synchronization/mutex.h"
+#include "base/status.h"
+#include "tools/bench_store_machine.h"
+
+namespace starling {
+
+void EigenGemm_base(int m, int n, int k, const float* a, const float* b, float* c);
+void EigenGemm_avx2(int m, int n, int k, const float* a, const float* b, float* c);
+
+namespace {
+
+constexpr int kDrawsOfSample = 26, kAhead = 4;
+
+// `flops` of the products that a hidden layer is made of, on all cores.
+void Compute(ThreadPool* pool, double flops) {
+  constexpr int kRows = 256, kWidth = 400;
+  auto gemm = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? EigenGemm_avx2
+                                                                              : EigenGemm_base;
+  const int products = std::max(1.0, flops / (2.0 * kRows * kWidth * kWidth) + 0.5);
+  pool->ParallelFor(products, [&](int) {
+    static thread_local std::vector<float> a(kRows * kWidth, 0.5f), b(kWidth * kWidth, 0.25f),
+        c(kRows * kWidth);
+    gemm(kRows, kWidth, kWidth, a.data(), b.data(), c.data());
+  });
+}
+
+// Adds what the table and the disk did since `before`.
+void AddSince(const TableStats& before, const TableStats& now, LoopRun* run) {
+  run->rows_waited_for += now.hits_cold - before.hits_cold;
+  run->rows_fetched += now.promoted - before.promoted;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TrainLoop>> TrainLoop::Create(const LoopSize& size, int64_t memory,
+                                                             const std::string& scratch_dir) {
+  ASSIGN_OR_RETURN(std::unique_ptr<EmbeddingTable> table,
+                   EmbeddingTable::Open(StoreSpec(Rule::kAdagrad, memory), {scratch_dir, nullptr}));
+  RETURN_IF_ERROR(Fill(table.get(), 0, size.rows, 65536));
+  std::unique_ptr<TrainLoop> loop(new TrainLoop(size, std::move(table)));
+  RETURN_IF_ERROR(loop->Run(size.warm).status());
+  return loop;
+}
+
+IdBatch TrainLoop::BatchOf(int64_t number) const {
+  return DrawBatch(Draw::kZipf, size_.rows, INT64_MAX, int64_t{size_.samples} * kDrawsOfSample,
+                   /*seed=*/77, number);
+}
+
+absl::Status TrainLoop::Step(const IdBatch& batch) {
+  const size_t floats = batch.ids.size() * table_->width();
+  weights_.resize(std::max(weights_.size(), floats));
+  grads_.resize(weights_.size(), 0.001f);
+  RETURN_IF_ERROR(
+      table_->LookupOrCreate(batch.ids, batch.counts, {}, std::span(weights_).first(floats)));
+  Compute(&pool_, kLoopFlops * size_.samples);
+  return table_->ApplyGradients(batch.ids, std::span(grads_).first(floats), 1);
+}
+
+absl::StatusOr<LoopRun> TrainLoop::Run(int batches) {
+  // Drawn beforehand: those of this run, and those it prefetches for the next.
+  std::vector<IdBatch> drawn;
+  for (int i = 0; i < batches + kAhead; ++i) drawn.push_back(BatchOf(next_ + i));
+  const int64_t first = next_;
+  absl::Mutex mu;
+  int64_t current = first;  // Guarded by mu. The batch that trains now.
+  bool stop = false;        // Guarded by mu.
+  const TableStats before = table_->stats();
+  LoopRun run{.samples = int64_t{batches} * size_.samples};
+  run.disk_bytes = -DiskBytesRead();
+  const double start = Seconds();
+  std::thread prefetcher([&] {
+    int64_t next = std::max(prefetched_, first + 1);
+    while (next < first + batches + kAhead) {
+      {
+        absl::MutexLock lock(&mu);
+        auto due = [&] { return stop || next <= current + kAhead; };
+        mu.Await(absl::Condition(&due));
+        if (stop) break;
+        next = std::max(next, current + 1);  // What trains already needs no prefetch.
+      }
+      table_->Prefetch(drawn[next - first].ids);
+      ++next;
+    }
+    prefetched_ = next;
+  });
+  absl::Status status;
+  for (int i = 0; i < batches && status.ok(); ++i) {
+    {
+      absl::MutexLock lock(&mu);
+      current = first + i;
+    }
+    status = Step(drawn[i]);
+    run.ids += drawn[i].ids.size();
+    run.draws += int64_t{size_.samples} * kDrawsOfSample;
+  }
+  run.seconds = Seconds() - start;
+  {
+    absl::MutexLock lock(&mu);
+    stop = true;
+  }
+  prefetcher.join();
+  RETURN_IF_ERROR(status);
+  next_ += batches;
+  AddSince(before, table_->stats(), &run);
+  run.disk_bytes += DiskBytesRead();
+  return run;
+}
+
+absl::StatusOr<LoopRun> TrainLoop::HitRates(int batches) {
+  LoopRun run;
+  for (int i = 0; i < batches; ++i) {
+    // Batches that no run has prefetched yet.
+    IdBatch batch = BatchOf(std::max(next_, prefetched_) + i);
+    struct Group {
+      std::vector<uint64_t> ids;
+      int64_t draws = 0;
+    };
+    std::map<uint32_t, Group> groups;  // By count; the frequent ones by its power of 2.
+    for (size_t p = 0; p < batch.ids.size(); ++p) {
+      uint32_t count = batch.counts[p];
+      Group& group = groups[count < 8 ? count : std::bit_floor(count)];
+      group.ids.push_back(batch.ids[p]);
+      group.draws += count;
+    }
+    for (const auto& [count, group] : groups) {
+      TableStats before = table_->stats();
+      table_->Prefetch(group.ids);
+      int64_t cold = table_->stats().promoted - before.promoted;
+      run.ids += group.ids.size();
+      run.draws += group.draws;
+      run.rows_fetched += cold;
+      run.draws_cold += static_cast<double>(group.draws) / group.ids.size() * cold;
+    }
+    RETURN_IF_ERROR(Step(batch));
+  }
+  next_ = prefetched_ = std::max(next_, prefetched_) + batches;
+  return run;
+}
+
+struct LoopWorker::Command {
+  enum Kind { kCreate, kRun, kHitRates } kind;
+  LoopSize size;
+  int64_t memory = 0;
+  int batches = 0;
+  char scratch_dir[256] = {}, group[256] = {};
+};
+
+struct LoopWorker::Reply {
+  int code = 0;  // absl::StatusCode.
+  char message[256] = {};
+  LoopRun run;
+};
+
+void LoopWorker::Serve(int socket) {
+  std::unique_ptr<TrainLoop> loop;
+  auto answer = [&loop](const Command& command) -> absl::StatusOr<LoopRun> {
+    if (command.kind == Command::kRun) return loop->Run(command.batches);
+    if (command.kind == Command::kHitRates) return loop->HitRates(command.batches);
+    if (command.group[0] != 0) RETURN_IF_ERROR(MemoryGroup::Join(command.group));
+    ASSIGN_OR_RETURN(loop, TrainLoop::Create(command.size, command.memory, command.scratch_dir));
+    return LoopRun{};
+  };
+  Command command;
+  while (recv(socket, &command, sizeof(command), MSG_WAITALL) == sizeof(command)) {
+    absl::StatusOr<LoopRun> run = answer(command);
+    Reply reply;
+    reply.code = static_cast<int>(run.status().code());
+    strncpy(reply.message, std::string(run.status().message()).c_str(), sizeof(reply.message) - 1);
+    if (run.ok()) reply.run = *run;
+    if (send(socket, &reply, sizeof(reply), MSG_NOSIGNAL) != sizeof(reply)) break;
+  }
+  loop.reset();  // Removes the table's scratch files.
+  _exit(0);
+}
+
+absl::StatusOr<std::unique_ptr<LoopWorker>> LoopWorker::Start() {
+  int sockets[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) {
+    return absl::UnavailableError("no socket pair for a worker process");
+  }
+  const pid_t parent = getpid(), pid = fork();
+  if (pid < 0) return absl::UnavailableError("fork of a worker process failed");
+  if (pid == 0) {
+    close(sockets[0]);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(1);
+    Serve(sockets[1]);
+  }
+  close(sockets[1]);
+  return std::unique_ptr<LoopWorker>(new LoopWorker(pid, sockets[0]));
+}
+
+LoopWorker::~LoopWorker() {
+  shutdown(socket_, SHUT_RDWR);  // A younger worker holds a copy of the descriptor.
+  close(socket_);
+  waitpid(pid_, nullptr, 0);
+}
+
+absl::StatusOr<LoopRun> LoopWorker::Ask(const Command& command) {
+  Reply reply;
+  if (send(socket_, &command, sizeof(command), MSG_NOSIGNAL) != sizeof(command) ||
+      recv(socket_, &reply, sizeof(reply), MSG_WAITALL) != sizeof(reply)) {
+    return absl::UnavailableError("the worker process died; out of memory, if it had a limit");
+  }
+  if (reply.code != 0) {
+    return absl::Status(static_cast<absl::StatusCode>(reply.code), reply.message);
+  }
+  return reply.run;
+}
+
+absl::Status LoopWorker::Create(const LoopSize& size, int64_t memory,
+                                const std::string& scratch_dir, const std::string& group) {
+  Command command{.kind = Command::kCreate, .size = size, .memory = memory};
+  if (scratch_dir.size() >= sizeof(command.scratch_dir) || group.size() >= sizeof(command.group)) {
+    return absl::InvalidArgumentError(absl::StrCat(scratch_dir, ": the path is too long"));
+  }
+  strncpy(command.scratch_dir, scratch_dir.c_str(), sizeof(command.scratch_dir) - 1);
+  strncpy(command.group, group.c_str(), sizeof(command.group) - 1);
+  return Ask(command).status();
+}
+
+absl::StatusOr<LoopRun> LoopWorker::Run(int batches) {
+  return Ask({.kind = Command::kRun, .batches = batches});
+}
+
+absl::StatusOr<LoopRun> LoopWorker::HitRates(int batches) {
+  return Ask({.kind = Command::kHitRates, .batches = batches});
+}
+
+}  // namespace starling
