@@ -105,6 +105,7 @@ def test_bench_store_prints_every_case_and_refuses_a_case_it_has_not():
             assert line["ratio"] > 0 and line["reference_value"] > 0 and line["runs"] == 2, line
     only = run("bench", "store", "--quick", "--json", "--only", "memory").stdout.splitlines()
     assert [json.loads(l)["bench"] for l in only] == ["store.memory"]
+    assert "--only" in run("bench", "train", "--quick", "--only", "memory", code=2).stderr
     assert "lookups" in run("bench", "store", "--quick", "--only", "lookups", code=2).stderr
 
 
