@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
-#include "base/optimizer_rules.h"
+#include "base/optimizer.h"
 #include "base/status.h"
 #include "base/thread_pool.h"
 #include "embedding_store/row_file.h"

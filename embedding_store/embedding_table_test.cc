@@ -11,7 +11,7 @@
 #include <tuple>
 #include <vector>
 
-#include "base/optimizer_rules.h"
+#include "base/optimizer.h"
 #include "base/random.h"
 #include "base/thread_pool.h"
 #include "embedding_store/table_test_util.h"
@@ -52,9 +52,9 @@ class Model {
     if (it == rows.end()) return;
     std::span<float> row = it->second.floats;
     for (const Segment& s : layout_.segments()) {
-      OptimizerStep(s.optimizer, lr_scale, row.subspan(s.weight_offset, s.dim),
-                    row.subspan(layout_.width() + s.state_offset, s.state_size),
-                    grad.subspan(s.weight_offset, s.dim));
+      s.optimizer->Step(lr_scale, row.subspan(s.weight_offset, s.dim),
+                        row.subspan(layout_.width() + s.state_offset, s.state_size),
+                        grad.subspan(s.weight_offset, s.dim));
     }
   }
   std::map<uint64_t, Row> rows;

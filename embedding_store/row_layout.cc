@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/hash.h"
-#include "base/optimizer_rules.h"
 #include "base/random.h"
 #include "base/status.h"
 
@@ -19,15 +18,15 @@ absl::StatusOr<Segment> MakeSegment(const TableSpec& table, const SegmentSpec& s
     return absl::InvalidArgumentError(
         absl::StrCat(where, "dim is ", spec.dim(), "; it must be within 1..", kDimMax));
   }
-  if (spec.optimizer().rule_case() == OptimizerOptions::RULE_NOT_SET) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(where, "no optimizer; name one of sgd, adagrad, adam, ftrl"));
+  auto optimizer = Optimizer::Create(spec.optimizer());
+  if (!optimizer.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(where, optimizer.status().message()));
   }
   Segment segment;
   segment.dim = spec.dim();
-  segment.state_size = OptimizerStateSize(spec.optimizer(), spec.dim());
+  segment.state_size = (*optimizer)->StateSize(spec.dim());
   segment.init = static_cast<float>(spec.init());
-  segment.optimizer = spec.optimizer();
+  segment.optimizer = *std::move(optimizer);
   return segment;
 }
 
@@ -65,15 +64,21 @@ void RowLayout::InitRow(uint64_t table_seed, uint64_t id, std::span<float> row) 
         weights[i] = static_cast<float>(s.init * RandomNormal(key, s.weight_offset + i));
       }
     }
-    InitOptimizerState(s.optimizer, row.subspan(width_ + s.state_offset, s.state_size));
+    s.optimizer->InitState(row.subspan(width_ + s.state_offset, s.state_size));
+  }
+}
+
+void RowLayout::SetSteps(float steps, std::span<float> row) const {
+  for (const Segment& s : segments_) {
+    s.optimizer->SetSteps(row.subspan(width_ + s.state_offset, s.state_size), s.dim, steps);
   }
 }
 
 void RowLayout::Apply(float lr_scale, std::span<float> row, std::span<const float> grad) const {
   for (const Segment& s : segments_) {
-    OptimizerStep(s.optimizer, lr_scale, row.subspan(s.weight_offset, s.dim),
-                  row.subspan(width_ + s.state_offset, s.state_size),
-                  grad.subspan(s.weight_offset, s.dim));
+    s.optimizer->Step(lr_scale, row.subspan(s.weight_offset, s.dim),
+                      row.subspan(width_ + s.state_offset, s.state_size),
+                      grad.subspan(s.weight_offset, s.dim));
   }
 }
 

@@ -6,10 +6,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/optimizer.h"
 #include "embedding_store/table.pb.h"
 
 namespace starling {
@@ -27,7 +29,7 @@ struct Segment {
   int state_offset = 0;   // Floats from the start of the state.
   int state_size = 0;
   float init = 0;
-  OptimizerOptions optimizer;
+  std::shared_ptr<const Optimizer> optimizer;  // Layouts are copied; it is const.
 };
 
 // The seed of all row inits of a table: a function of the spec's seed and the table's name.
@@ -36,7 +38,7 @@ uint64_t TableSeed(const TableSpec& spec);
 class RowLayout {
  public:
   // InvalidArgument if there is no segment, a dim is outside 1..512 or a
-  // segment has no optimizer.
+  // segment has no optimizer, or one with a bad option.
   static absl::StatusOr<RowLayout> Create(const TableSpec& spec);
 
   const std::vector<Segment>& segments() const { return segments_; }
@@ -46,6 +48,8 @@ class RowLayout {
 
   // A new row for `id`: weights by (seed, table name, id), state as the optimisers start.
   void InitRow(uint64_t table_seed, uint64_t id, std::span<float> row) const;
+  // Sets the step counters of a new row, for the optimisers that have one.
+  void SetSteps(float steps, std::span<float> row) const;
   // One step of every segment's optimiser. `row` is weights + state, `grad` (width).
   void Apply(float lr_scale, std::span<float> row, std::span<const float> grad) const;
 

@@ -6,7 +6,6 @@
 #include <memory>
 #include <vector>
 
-#include "base/optimizer_rules.h"
 #include "embedding_store/embedding_table.h"
 #include "embedding_store/table_test_util.h"
 

@@ -291,12 +291,8 @@ void TableStripe::InitSlot(uint32_t slot) {
   std::span<float> floats = rows_.floats(slot);
   core_.layout.InitRow(core_.seed, rows_.row(slot).id, floats);
   ++stats_.created;
-  if (!core_.dense) return;
   // One step count for the whole table: a late row has missed these steps.
-  for (const Segment& s : core_.layout.segments()) {
-    if (!s.optimizer.has_adam()) continue;
-    floats[core_.layout.width() + s.state_offset + 2 * s.dim] = static_cast<float>(steps_);
-  }
+  if (core_.dense) core_.layout.SetSteps(static_cast<float>(steps_), floats);
 }
 
 void TableStripe::Touch(uint32_t slot, uint32_t count, int64_t event_time) {

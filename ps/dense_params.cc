@@ -5,7 +5,6 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "base/optimizer_rules.h"
 #include "base/status.h"
 #include "ps/checked_bytes.h"
 
@@ -14,10 +13,6 @@ namespace {
 
 constexpr absl::string_view kMagic = "STLDENSE";
 constexpr uint32_t kVersion = 1;
-
-int64_t StateSize(const DenseParam& param, const OptimizerOptions& optimizer) {
-  return param.statistic() ? 0 : OptimizerStateSize(optimizer, static_cast<int>(param.size()));
-}
 
 absl::string_view AsBytes(std::span<const float> floats) {
   return {reinterpret_cast<const char*>(floats.data()), floats.size_bytes()};
@@ -41,21 +36,27 @@ absl::Status CheckDense(const StoreConfig& config) {
       return absl::InvalidArgumentError(
           absl::StrCat("dense parameter \"", param.name(), "\" has size ", param.size()));
     }
-    if (!param.statistic() &&
-        config.dense_optimizer().rule_case() == OptimizerOptions::RULE_NOT_SET) {
-      return absl::InvalidArgumentError(
-          "dense_optimizer names no rule (sgd, adagrad, adam or ftrl)");
+    if (!param.statistic()) {
+      RETURN_IF_ERROR(
+          Annotate(Optimizer::Create(config.dense_optimizer()).status(), "dense_optimizer"));
     }
   }
   return absl::OkStatus();
 }
 
-DenseParams::DenseParams(const StoreConfig& config) : optimizer_(config.dense_optimizer()) {
+DenseParams::DenseParams(const StoreConfig& config) : options_(config.dense_optimizer()) {
   int64_t offset = 0;
   for (const DenseParam& param : config.dense()) {
-    Tensor tensor{param, optimizer_, offset, std::vector<float>(StateSize(param, optimizer_))};
-    if (!param.decay()) tensor.optimizer.set_l2(0);
-    if (!param.statistic()) InitOptimizerState(tensor.optimizer, tensor.state);
+    Tensor tensor{.param = param, .optimizer = nullptr, .offset = offset};
+    if (!param.statistic()) {
+      auto& optimizer = param.decay() ? decayed_ : undecayed_;
+      if (optimizer == nullptr) {
+        optimizer = *Optimizer::Create(param.decay() ? options_ : WithoutDecay(options_));
+      }
+      tensor.optimizer = optimizer.get();
+      tensor.state.resize(optimizer->StateSize(static_cast<int>(param.size())));
+      optimizer->InitState(tensor.state);
+    }
     offset += param.size();
     tensors_.push_back(std::move(tensor));
   }
@@ -80,7 +81,7 @@ void DenseParams::Apply(float lr_scale, std::span<const float> grads) {
     if (tensor.param.statistic()) {
       for (size_t i = 0; i < values.size(); ++i) values[i] += grad[i];
     } else {
-      OptimizerStep(tensor.optimizer, lr_scale, values, tensor.state, grad);
+      tensor.optimizer->Step(lr_scale, values, tensor.state, grad);
     }
   }
   ++steps_;
@@ -96,7 +97,7 @@ const DenseParams::Tensor* DenseParams::Find(absl::string_view name) const {
 std::string DenseParams::Encode() const {
   std::lock_guard lock(mu_);
   DenseFileHeader header;
-  *header.mutable_optimizer() = optimizer_;
+  *header.mutable_optimizer() = options_;
   header.set_steps(steps_);
   for (const Tensor& tensor : tensors_) *header.add_params() = tensor.param;
   std::string text = header.SerializeAsString();
@@ -118,9 +119,9 @@ absl::Status DenseParams::Decode(absl::string_view bytes, const std::string& fil
   if (!in.ok() || !header.ParseFromArray(text.data(), static_cast<int>(text.size()))) {
     return absl::DataLossError(absl::StrCat(file, ": the header cannot be read"));
   }
-  if (header.optimizer().rule_case() != optimizer_.rule_case()) {
+  if (header.optimizer().rule_case() != options_.rule_case()) {
     return Mismatch(file, absl::StrCat("written by optimizer ", OptimizerName(header.optimizer()),
-                                       ", not ", OptimizerName(optimizer_)));
+                                       ", not ", OptimizerName(options_)));
   }
   std::set<std::string> seen;
   std::vector<float> values(values_.size());

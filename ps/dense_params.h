@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <string>
@@ -12,7 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "base/optimizer.pb.h"
+#include "base/optimizer.h"
 #include "ps/ps.pb.h"
 
 namespace starling {
@@ -39,14 +40,15 @@ class DenseParams {
  private:
   struct Tensor {
     DenseParam param;
-    OptimizerOptions optimizer;  // With l2 = 0 for a tensor without decay.
+    const Optimizer* optimizer;  // Null for a statistic.
     int64_t offset = 0;          // In values_.
     std::vector<float> state;    // Guarded by mu_.
   };
 
   const Tensor* Find(absl::string_view name) const;
 
-  const OptimizerOptions optimizer_;
+  const OptimizerOptions options_;
+  std::unique_ptr<const Optimizer> decayed_, undecayed_;  // Null if nothing is optimised.
   mutable std::mutex mu_;
   std::vector<Tensor> tensors_;
   std::vector<float> values_;  // Guarded by mu_, but for its size.
@@ -54,7 +56,8 @@ class DenseParams {
 };
 
 // InvalidArgument if a name is missing or there twice, a size is not
-// positive, or there is something to optimise and no optimiser.
+// positive, or there is something to optimise and no optimiser, or one with a
+// bad option.
 absl::Status CheckDense(const StoreConfig& config);
 
 }  // namespace starling

@@ -3,7 +3,7 @@
 #include <atomic>
 #include <thread>
 
-#include "base/optimizer_rules.h"
+#include "base/optimizer.h"
 #include "gtest/gtest.h"
 #include "ps/shard_map.h"
 #include "ps/store_testing.h"
@@ -70,12 +70,12 @@ TEST(ParameterStoreTest, PushStepsRowsByTheirOptimizer) {
   bool applied = false;
   ASSERT_TRUE(PushBatch(*store, NameOf(0), batch, &applied).ok());
   Pull(*store, after, PullMode::kReadOnly);
-  const OptimizerOptions& adam = config.tables().tables(0).segments(0).optimizer();
+  auto adam = *Optimizer::Create(config.tables().tables(0).segments(0).optimizer());
   for (size_t i = 0; i < batch.ids[0].size(); ++i) {
-    std::vector<float> state(OptimizerStateSize(adam, 4));
-    InitOptimizerState(adam, state);
+    std::vector<float> state(adam->StateSize(4));
+    adam->InitState(state);
     std::span<float> row = std::span(batch.rows[0]).subspan(4 * i, 4);
-    OptimizerStep(adam, 0.5f, row, state, std::span(batch.grads[0]).subspan(4 * i, 4));
+    adam->Step(0.5f, row, state, std::span(batch.grads[0]).subspan(4 * i, 4));
     for (int d = 0; d < 4; ++d) EXPECT_EQ(row[d], after.rows[0][4 * i + d]);
   }
 }
@@ -96,13 +96,14 @@ TEST(ParameterStoreTest, DensePartsFollowTheirKind) {
     std::span<const float> grad = std::span(batch.dense).subspan(offset, param.size());
     OptimizerOptions options = config.dense_optimizer();
     if (!param.decay()) options.set_l2(0);
-    std::vector<float> state(OptimizerStateSize(options, static_cast<int>(param.size())));
-    InitOptimizerState(options, state);
+    auto optimizer = *Optimizer::Create(options);
+    std::vector<float> state(optimizer->StateSize(static_cast<int>(param.size())));
+    optimizer->InitState(state);
     for (int step = 0; step < 2; ++step) {
       if (param.statistic()) {
         for (size_t i = 0; i < grad.size(); ++i) values[i] += grad[i];
       } else {
-        OptimizerStep(options, 0.5f, values, state, grad);
+        optimizer->Step(0.5f, values, state, grad);
       }
     }
     for (size_t i = 0; i < values.size(); ++i) {

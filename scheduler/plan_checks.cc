@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "base/optimizer.h"
 #include "base/status.h"
 
 namespace starling {
@@ -41,14 +42,14 @@ class Checker {
   void Require(bool ok, const std::string& path, const std::string& message) {
     if (!ok && status_.ok()) status_ = map_.Error(path, message);
   }
-  const absl::Status& status() const { return status_; }
-
- private:
+  // `message` without its subject, which is the last key of the path.
   void Fail(const std::string& path, const std::string& message) {
     std::string key = path.substr(path.rfind('.') + 1);
     Require(false, path, absl::StrCat(key, " ", message));
   }
+  const absl::Status& status() const { return status_; }
 
+ private:
   const SourceMap& map_;
   absl::Status status_;
 };
@@ -113,30 +114,11 @@ void CheckModel(const ModelOptions& model, Checker* c) {
   }
 }
 
-void CheckOptimizer(const OptimizerOptions& o, const std::string& path, Checker* c) {
-  c->AtLeast(path + ".l2", o.l2(), 0);
-  c->AtLeast(path + ".clip", o.clip(), 0);
-  switch (o.rule_case()) {
-    case OptimizerOptions::kSgd:
-      return c->Above(path + ".sgd.lr", o.sgd().lr(), 0);
-    case OptimizerOptions::kAdagrad:
-      c->Above(path + ".adagrad.lr", o.adagrad().lr(), 0);
-      c->Above(path + ".adagrad.eps", o.adagrad().eps(), 0);
-      return c->AtLeast(path + ".adagrad.initial_accumulator", o.adagrad().initial_accumulator(),
-                        0);
-    case OptimizerOptions::kAdam:
-      c->Above(path + ".adam.lr", o.adam().lr(), 0);
-      c->Above(path + ".adam.eps", o.adam().eps(), 0);
-      c->Below(path + ".adam.beta1", o.adam().beta1(), 0, 1);
-      return c->Below(path + ".adam.beta2", o.adam().beta2(), 0, 1);
-    case OptimizerOptions::kFtrl:
-      c->Above(path + ".ftrl.lr", o.ftrl().lr(), 0);
-      c->AtLeast(path + ".ftrl.beta", o.ftrl().beta(), 0);
-      c->AtLeast(path + ".ftrl.l1", o.ftrl().l1(), 0);
-      return c->AtLeast(path + ".ftrl.l2", o.ftrl().l2(), 0);
-    case OptimizerOptions::RULE_NOT_SET:
-      return;
-  }
+void CheckOptimizer(const OptimizerOptions& options, const std::string& path, Checker* c) {
+  // A block without a rule gets one later: its common keys are checked with any.
+  OptimizerOptions ruled = options;
+  if (ruled.rule_case() == OptimizerOptions::RULE_NOT_SET) ruled.mutable_sgd();
+  if (auto bad = FindBadOption(ruled)) c->Fail(absl::StrCat(path, ".", bad->key), bad->message);
 }
 
 void CheckSchedule(const ScheduleOptions& schedule, bool eval, Checker* c) {

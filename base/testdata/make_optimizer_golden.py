@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes optimizer_golden.txt, the vectors that optimizer_rules_test replays.
+"""Writes optimizer_golden.txt, the vectors that optimizer_test replays.
 
 SGD, AdaGrad and Adam are stepped by torch.optim in float64, FTRL by the formula
 of McMahan et al. (2013) in numpy float64. Nothing here is built or run by

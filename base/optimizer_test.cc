@@ -1,4 +1,4 @@
-#include "base/optimizer_rules.h"
+#include "base/optimizer.h"
 
 #include <gtest/gtest.h>
 
@@ -9,23 +9,33 @@
 #include <string>
 #include <vector>
 
+#include "base/random.h"
+
 namespace starling {
 namespace {
 
 // A parameter with its optimiser.
 struct Parameter {
-  Parameter(const OptimizerOptions& o, std::vector<float> start)
-      : options(o), w(std::move(start)), state(OptimizerStateSize(o, static_cast<int>(w.size()))) {
-    InitOptimizerState(options, state);
+  Parameter(const OptimizerOptions& options, std::vector<float> start)
+      : optimizer(*Optimizer::Create(options)),
+        w(std::move(start)),
+        state(optimizer->StateSize(static_cast<int>(w.size()))) {
+    optimizer->InitState(state);
   }
   void Step(const std::vector<float>& g, float lr_scale = 1) {
-    OptimizerStep(options, lr_scale, w, state, g);
+    optimizer->Step(lr_scale, w, state, g);
   }
-  OptimizerOptions options;
+  std::unique_ptr<const Optimizer> optimizer;
   std::vector<float> w, state;
 };
 
-TEST(OptimizerRulesTest, SgdByHand) {
+std::vector<float> RandomFloats(int n, uint64_t seed) {
+  std::vector<float> floats(n);
+  for (int i = 0; i < n; ++i) floats[i] = static_cast<float>(RandomNormal(seed, i));
+  return floats;
+}
+
+TEST(OptimizerTest, SgdByHand) {
   OptimizerOptions options;
   options.mutable_sgd()->set_lr(0.5);
   Parameter p(options, {1, -2});
@@ -36,10 +46,10 @@ TEST(OptimizerRulesTest, SgdByHand) {
   EXPECT_TRUE(p.state.empty());
 }
 
-TEST(OptimizerRulesTest, AdagradByHand) {
+TEST(OptimizerTest, AdagradByHand) {
   OptimizerOptions options;
   options.mutable_adagrad()->set_lr(1);
-  options.mutable_adagrad()->set_eps(0);
+  options.mutable_adagrad()->set_eps(1e-30);
   Parameter p(options, {0});
   p.Step({3});  // a = 9, w = -3/3
   EXPECT_EQ(p.w[0], -1);
@@ -48,12 +58,12 @@ TEST(OptimizerRulesTest, AdagradByHand) {
   EXPECT_EQ(p.state, (std::vector<float>{25}));
 }
 
-TEST(OptimizerRulesTest, AdamByHand) {
+TEST(OptimizerTest, AdamByHand) {
   OptimizerOptions options;
   options.mutable_adam()->set_lr(0.1);
   options.mutable_adam()->set_beta1(0.5);
   options.mutable_adam()->set_beta2(0.75);
-  options.mutable_adam()->set_eps(0);
+  options.mutable_adam()->set_eps(1e-30);
   Parameter p(options, {1});
   p.Step({2});  // m = 1, v = 1; both corrections give 2 and 4, so the step is lr.
   EXPECT_FLOAT_EQ(p.w[0], 0.9f);
@@ -63,7 +73,7 @@ TEST(OptimizerRulesTest, AdamByHand) {
   EXPECT_EQ(p.state, (std::vector<float>{0.5, 0.75, 2}));
 }
 
-TEST(OptimizerRulesTest, FtrlByHand) {
+TEST(OptimizerTest, FtrlByHand) {
   OptimizerOptions options;
   options.mutable_ftrl()->set_lr(0.5);
   options.mutable_ftrl()->set_beta(1);
@@ -79,7 +89,7 @@ TEST(OptimizerRulesTest, FtrlByHand) {
   EXPECT_FLOAT_EQ(p.state[0], -0.2f);
 }
 
-TEST(OptimizerRulesTest, ClipScalesTheGradientBeforeL2IsAdded) {
+TEST(OptimizerTest, ClipScalesTheGradientBeforeL2IsAdded) {
   OptimizerOptions options;
   options.mutable_sgd()->set_lr(1);
   options.set_clip(5);
@@ -92,21 +102,54 @@ TEST(OptimizerRulesTest, ClipScalesTheGradientBeforeL2IsAdded) {
   EXPECT_EQ(g, (std::vector<float>{6, 8}));
 }
 
-TEST(OptimizerRulesTest, StateSizesAndNames) {
-  OptimizerOptions options;
-  EXPECT_STREQ(OptimizerName(options), "none");
-  options.mutable_sgd();
-  EXPECT_STREQ(OptimizerName(options), "sgd");
-  EXPECT_EQ(OptimizerStateSize(options, 8), 0);
-  options.mutable_adagrad();
-  EXPECT_STREQ(OptimizerName(options), "adagrad");
-  EXPECT_EQ(OptimizerStateSize(options, 8), 8);
-  options.mutable_adam();
-  EXPECT_STREQ(OptimizerName(options), "adam");
-  EXPECT_EQ(OptimizerStateSize(options, 8), 17);
-  options.mutable_ftrl();
-  EXPECT_STREQ(OptimizerName(options), "ftrl");
-  EXPECT_EQ(OptimizerStateSize(options, 8), 16);
+// Every rule of the proto, with default options.
+std::vector<OptimizerOptions> EveryRule() {
+  std::vector<OptimizerOptions> rules;
+  const auto* oneof = OptimizerOptions::descriptor()->FindOneofByName("rule");
+  for (int i = 0; i < oneof->field_count(); ++i) {
+    OptimizerOptions& options = rules.emplace_back();
+    options.GetReflection()->MutableMessage(&options, oneof->field(i));
+  }
+  return rules;
+}
+
+TEST(OptimizerTest, EveryRuleHasItsNameAndTheStateThatTheFormatsPageLists) {
+  const std::map<std::string, int> sizes = {
+      {"sgd", 0},   {"momentum", 8},  {"adagrad", 8},     {"rowwise_adagrad", 1},
+      {"adam", 17}, {"adamw", 17},    {"rmsprop", 8},     {"group_adagrad", 1},
+      {"ftrl", 16}, {"adadelta", 16}, {"group_ftrl", 16}, {"count", 0}};
+  std::map<std::string, int> found;
+  for (const OptimizerOptions& options : EveryRule()) {
+    auto optimizer = Optimizer::Create(options);
+    ASSERT_TRUE(optimizer.ok()) << optimizer.status();
+    EXPECT_EQ((*optimizer)->name(), OptimizerName(options));
+    found[(*optimizer)->name()] = (*optimizer)->StateSize(8);
+  }
+  EXPECT_EQ(found, sizes);
+}
+
+// Rows must not change with the machine: base and AVX2 give the same bits, in
+// whole vectors and in the remainders after them.
+TEST(OptimizerTest, EveryInstructionSetGivesTheSameBits) {
+  if (BestInstructionSet() == InstructionSet::kBase) GTEST_SKIP() << "no AVX2 here";
+  for (OptimizerOptions options : EveryRule()) {
+    options.set_l2(0.01);
+    options.set_clip(3);
+    auto base = *Optimizer::Create(options, InstructionSet::kBase);
+    auto avx2 = *Optimizer::Create(options, InstructionSet::kAvx2);
+    for (int n = 1; n <= 40; ++n) {
+      std::vector<float> w = RandomFloats(n, n), state(base->StateSize(n));
+      base->InitState(state);
+      std::vector<float> w2 = w, state2 = state;
+      for (int t = 0; t < 20; ++t) {
+        const std::vector<float> g = RandomFloats(n, 100 * n + t);
+        base->Step(0.7f, w, state, g);
+        avx2->Step(0.7f, w2, state2, g);
+      }
+      EXPECT_EQ(w, w2) << base->name() << " " << n;
+      EXPECT_EQ(state, state2) << base->name() << " " << n;
+    }
+  }
 }
 
 // ---- Golden vectors of PyTorch and numpy: testdata/make_optimizer_golden.py ----
@@ -136,7 +179,7 @@ OptimizerOptions ParseOptions(const std::string& rule, std::map<std::string, dou
   return options;
 }
 
-TEST(OptimizerRulesTest, EqualsPyTorchAndNumpy) {
+TEST(OptimizerTest, EqualsPyTorchAndNumpy) {
   std::ifstream file(BASE_TESTDATA "/optimizer_golden.txt");
   ASSERT_TRUE(file);
   std::vector<Parameter> parameter;  // The case under way.
