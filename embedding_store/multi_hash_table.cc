@@ -65,12 +65,20 @@ class MultiHashTable : public EmbeddingTable {
         parts.ids, PartGradients(options_, parts, width(), part_weights, grads), lr_scale);
   }
 
+  absl::Status ApplyDeltas(std::span<const uint64_t>, std::span<const float>) override {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "table ", spec().options().name(), ": rows that ids share (multi_hash) take no deltas"));
+  }
   void Prefetch(std::span<const uint64_t> ids) override {
     rows_->Prefetch(SplitIds(options_, ids).ids);
   }
   absl::Status Erase(std::span<const uint64_t>) override { return absl::OkStatus(); }
 
-  absl::Status Snapshot(const std::string& path) override { return rows_->Snapshot(path); }
+  absl::StatusOr<std::unique_ptr<TableSnapshot>> StartSnapshot(
+      const std::string& path, const SnapshotOptions& options) override {
+    return rows_->StartSnapshot(path, options);
+  }
+  void DropTombstones(uint32_t epoch) override { rows_->DropTombstones(epoch); }
   absl::Status Restore(const std::string& path,
                        const std::function<bool(uint64_t)>& keep) override {
     return rows_->Restore(path, keep);

@@ -10,8 +10,10 @@
 //   row is skipped, the other one learns. For multiply the factors are the
 //   weights at the call; another call at the same moment may see them before
 //   or after its own step.
+// - ApplyDeltas is refused with FailedPrecondition: what a change of two ids means
+//   for the row they share is not defined.
 // - Erase changes nothing: other ids live in the same rows.
-// - Snapshot, ForEach, rows and stats speak of part rows, by part id. Restore
+// - Snapshots, ForEach, rows and stats speak of part rows, by part id. Restore
 //   passes part ids to `keep`: a table is restored whole, or by part.
 #pragma once
 

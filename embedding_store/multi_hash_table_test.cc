@@ -180,13 +180,15 @@ TEST_P(MultiHashTableTest, WeightsThatStartAtZeroLearn) {
   EXPECT_NEAR(weight, 3, 1e-3);
 }
 
-TEST_P(MultiHashTableTest, EraseLeavesTheRowsThatIdsShare) {
+TEST_P(MultiHashTableTest, EraseAndDeltasLeaveTheRowsThatIdsShare) {
   auto table = Open(Spec(50));
   const std::vector<uint64_t> ids = MakeIds(0, 100);
   std::vector<float> weights(ids.size() * table->width());
   ASSERT_OK(table->LookupOrCreate(ids, {}, {}, weights));
   const Rows rows = RowsOf(*table);
   ASSERT_OK(table->Erase(ids));
+  EXPECT_EQ(RowsOf(*table), rows);
+  EXPECT_EQ(table->ApplyDeltas(ids, weights).code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(RowsOf(*table), rows);
 }
 
@@ -197,7 +199,7 @@ TEST_P(MultiHashTableTest, ASnapshotRestoresAndOtherSettingsAreRefusedByName) {
   std::vector<float> weights(ids.size() * table->width());
   ASSERT_OK(table->LookupOrCreate(ids, {}, {}, weights));
   const std::string file = dir_.File("rows");
-  ASSERT_OK(table->Snapshot(file));
+  ASSERT_OK(table->Snapshot(file).status());
   auto all = [](uint64_t) { return true; };
   auto copy = Open(spec);
   ASSERT_OK(copy->Restore(file, all));

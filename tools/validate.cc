@@ -11,7 +11,7 @@
 #include "base/status.h"
 #include "dense_net/forward.h"
 #include "embedding_store/row_layout.h"
-#include "embedding_store/weight_type.h"
+#include "embedding_store/row_slab.h"
 #include "tools/flags.h"
 #include "tools/job.h"
 #include "tools/sample.h"
@@ -24,6 +24,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr int64_t kIndexBytes = 8;        // About what the index needs for a row.
 constexpr int64_t kSampleRows = 200'000;  // Read for the estimate of distinct ids.
 
 std::string Bytes(double bytes) {
@@ -42,7 +43,7 @@ double MultiHashRows(const MultiHashOptions& options, double ids) {
 absl::StatusOr<Json> DescribeTable(const TableSpec& spec, const DistinctIds& distinct,
                                    int64_t rows_all) {
   ASSIGN_OR_RETURN(RowLayout layout, RowLayout::Create(spec));
-  const int64_t per_row = RowMemoryBytes(spec.options(), layout);
+  const int64_t per_row = int64_t{sizeof(RowHeader)} + layout.body_bytes() + kIndexBytes;
   double rows = distinct.Extrapolate(rows_all);
   if (spec.options().has_multi_hash()) rows = MultiHashRows(spec.options().multi_hash(), rows);
   return Json{{"name", spec.options().name()},
