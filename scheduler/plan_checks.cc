@@ -70,7 +70,9 @@ void CheckBlock(const FeatureBlock& block, const std::string& path, bool event_t
   c->AtLeast(at + ".memory", static_cast<double>(table.memory()), 1);
   c->AtLeast(at + ".init", table.init(), 0);
   if (table.has_multi_hash()) {
-    c->Range(at + ".multi_hash.rows", static_cast<double>(table.multi_hash().rows()), 2, 1 << 28);
+    const int64_t rows = table.multi_hash().rows();
+    c->Require(rows >= 2 && rows <= 1 << 28, at + ".multi_hash.rows",
+               "rows must be in 2..268435456");
   }
   if (table.admit().has_count()) c->AtLeast(at + ".admit.count", table.admit().count(), 1);
   if (table.admit().has_probability()) {
