@@ -1,17 +1,28 @@
-// BucketIndex: id -> slot, open addressing over cache lines of five entries, so
-// that nearly every lookup touches one line. Any id is allowed, 0 too.
+// BucketIndex: id -> slot, open addressing over cache lines of twelve entries,
+// so that nearly every search touches one line and then the row it wants. An
+// entry is a one-byte tag and the slot; the id itself stands in the row, where
+// the caller compares it. About 7 bytes a row.
 //
 // An entry that does not fit its home line lives in a later one; every line
 // counts the entries that passed over it, so a search knows where to stop and
 // an erase leaves no tombstone behind.
 //
-// Thread safety: none; the stripe's lock guards it.
+// It grows by a fifth at a time, in place: the rows are the truth, and the
+// caller enters them anew. So there is never a second copy, nor an index that
+// is half empty.
+//
+// Thread safety: none; the stripe's lock guards it. Prefetch alone may race.
 #pragma once
 
+#include <emmintrin.h>
+
+#include <atomic>
+#include <bit>
 #include <cstdint>
-#include <vector>
+#include <cstring>
 
 #include "base/random.h"
+#include "embedding_store/page_region.h"
 
 namespace starling {
 
@@ -19,51 +30,84 @@ class BucketIndex {
  public:
   static constexpr uint32_t kNone = 0xFFFFFFFF;
 
-  BucketIndex() : lines_(1) {}
+  // `reserve_bytes` bounds what it can grow to.
+  BucketIndex(int64_t reserve_bytes, int64_t step_bytes);
 
-  // Brings the line of `id` into cache ahead of Find.
-  void Prefetch(uint64_t id) const { __builtin_prefetch(&lines_[Home(id)]); }
-  // The slot of `id`, or kNone.
-  uint32_t Find(uint64_t id) const {
-    const size_t home = Home(id);
-    size_t l = home;
+  static uint64_t HashOf(uint64_t id) { return Mix64(id); }
+
+  // Brings the line of an id into cache ahead of a search.
+  void Prefetch(uint64_t hash) const { __builtin_prefetch(&lines()[Home(hash)]); }
+  // The first slot whose tag fits in the home line, or kNone: most likely what
+  // Find will return, to bring the row into cache.
+  uint32_t Guess(uint64_t hash) const {
+    const Line& line = lines()[Home(hash)];
+    const uint32_t fits = Matches(line, hash);
+    return fits == 0 ? kNone : line.slots[std::countr_zero(fits)];
+  }
+  // The slot for which is_it(slot) holds, among those whose tag fits; or kNone.
+  template <typename IsIt>
+  uint32_t Find(uint64_t hash, const IsIt& is_it) const {
+    const uint32_t home = Home(hash);
+    uint32_t l = home;
     do {
-      const Line& line = lines_[l];
-      for (uint32_t i = 0; i < line.used; ++i) {
-        if (line.ids[i] == id) return line.slots[i];
+      const Line& line = lines()[l];
+      for (uint32_t fits = Matches(line, hash); fits != 0; fits &= fits - 1) {
+        const uint32_t slot = line.slots[std::countr_zero(fits)];
+        if (is_it(slot)) return slot;
       }
       if (line.passed == 0) return kNone;
       l = Next(l);
     } while (l != home);  // In a tiny index every line may have been passed.
     return kNone;
   }
-  // REQUIRES: id is absent.
-  void Insert(uint64_t id, uint32_t slot);
-  // REQUIRES: id is present.
-  void Erase(uint64_t id);
+  // REQUIRES: the id is absent, and room() > 0.
+  void Insert(uint64_t hash, uint32_t slot);
+  // REQUIRES: the entry is present.
+  void Erase(uint64_t hash, uint32_t slot);
+
+  // Entries that fit before it has to grow.
+  int64_t room() const { return size_max_ - size_; }
+  // Bytes that Grow adds to bytes().
+  int64_t growth_bytes() const { return region_.GrowthTo(GrownLines() * int64_t{sizeof(Line)}); }
+  // Makes room and forgets all entries: the caller inserts them again. False,
+  // with nothing changed, if there is no room to be had.
+  bool Grow();
 
   int64_t size() const { return size_; }
-  int64_t bytes() const { return static_cast<int64_t>(lines_.size() * sizeof(Line)); }
-  // What the next Insert adds to bytes(): 0, or as much again as there is.
-  int64_t growth_bytes() const { return Full() ? bytes() : 0; }
+  int64_t bytes() const { return region_.committed(); }
 
  private:
-  static constexpr uint32_t kEntries = 5;
+  static constexpr uint32_t kEntries = 12;
   struct alignas(64) Line {
-    uint64_t ids[kEntries];
+    uint8_t tags[kEntries];
+    uint16_t used;
+    uint16_t passed;  // Entries whose home is here or before, and which live further on.
     uint32_t slots[kEntries];
-    uint16_t used = 0;
-    uint16_t passed = 0;  // Entries whose home is here or before, and which live further on.
   };
   static_assert(sizeof(Line) == 64);
 
-  size_t Home(uint64_t id) const { return Mix64(id) & (lines_.size() - 1); }
-  size_t Next(size_t line) const { return (line + 1) & (lines_.size() - 1); }
-  bool Full() const { return size_ >= static_cast<int64_t>(lines_.size() * 4); }
-  void Grow();
+  Line* lines() const { return reinterpret_cast<Line*>(region_.data()); }
+  static uint8_t Tag(uint64_t hash) { return static_cast<uint8_t>(hash); }
+  // Bits 8 to 39: the top bits of an id chose its stripe.
+  uint32_t Home(uint64_t hash) const {
+    const uint64_t count = lines_count_.load(std::memory_order_relaxed);
+    return static_cast<uint32_t>(((hash >> 8 & 0xFFFFFFFF) * count) >> 32);
+  }
+  uint32_t Next(uint32_t line) const {
+    return line + 1 == lines_count_.load(std::memory_order_relaxed) ? 0 : line + 1;
+  }
+  static uint32_t Matches(const Line& line, uint64_t hash) {
+    const __m128i tags = _mm_load_si128(reinterpret_cast<const __m128i*>(line.tags));
+    const __m128i wanted = _mm_set1_epi8(static_cast<char>(Tag(hash)));
+    return _mm_movemask_epi8(_mm_cmpeq_epi8(tags, wanted)) & ((1u << line.used) - 1);
+  }
+  int64_t GrownLines() const;
+  void SetLines(int64_t count);
 
-  std::vector<Line> lines_;  // A power of two.
+  PageRegion region_;
+  std::atomic<uint32_t> lines_count_{0};
   int64_t size_ = 0;
+  int64_t size_max_ = 0;
 };
 
 }  // namespace starling

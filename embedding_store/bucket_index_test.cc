@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <vector>
 
 #include "base/random.h"
 #include "embedding_store/row_slab.h"
@@ -10,66 +11,119 @@
 namespace starling {
 namespace {
 
+// An index with rows that are nothing but their ids.
+class IndexedIds {
+ public:
+  explicit IndexedIds(int64_t reserve = 64 << 20) : index(reserve, 4096) {}
+
+  uint32_t Find(uint64_t id) const {
+    return index.Find(BucketIndex::HashOf(id), [&](uint32_t slot) { return ids[slot] == id; });
+  }
+  void Insert(uint64_t id) {
+    if (index.room() == 0) {
+      const int64_t expected = index.bytes() + index.growth_bytes();
+      ASSERT_TRUE(index.Grow());
+      ASSERT_EQ(index.bytes(), expected);
+      for (uint32_t s = 0; s < ids.size(); ++s) {
+        if (used[s]) index.Insert(BucketIndex::HashOf(ids[s]), s);
+      }
+    }
+    index.Insert(BucketIndex::HashOf(id), static_cast<uint32_t>(ids.size()));
+    ids.push_back(id);
+    used.push_back(true);
+  }
+  void Erase(uint32_t slot) {
+    index.Erase(BucketIndex::HashOf(ids[slot]), slot);
+    used[slot] = false;
+  }
+  BucketIndex index;
+  std::vector<uint64_t> ids;  // By slot.
+  std::vector<bool> used;
+};
+
 TEST(BucketIndexTest, RandomInsertsAndErasesEqualAMap) {
   const uint64_t seed = 5;
-  BucketIndex index;
+  IndexedIds indexed;
   std::map<uint64_t, uint32_t> model;
   for (uint64_t i = 0; i < 200'000; ++i) {
-    uint64_t id = RandomBelow(seed, 2 * i, 4000);  // Id 0 is an id like any other.
+    uint64_t id = RandomBelow(seed, 2 * i, 40'000);  // Id 0 is an id like any other.
     auto it = model.find(id);
-    ASSERT_EQ(index.Find(id), it == model.end() ? BucketIndex::kNone : it->second) << "step " << i;
+    ASSERT_EQ(indexed.Find(id), it == model.end() ? BucketIndex::kNone : it->second) << i;
     if (it != model.end()) {
-      index.Erase(id);
+      indexed.Erase(it->second);
       model.erase(it);
     } else if (RandomBelow(seed, 2 * i + 1, 4) != 0) {
-      index.Insert(id, static_cast<uint32_t>(i));
-      model[id] = static_cast<uint32_t>(i);
+      model[id] = static_cast<uint32_t>(indexed.ids.size());
+      indexed.Insert(id);
     }
-    ASSERT_EQ(index.size(), static_cast<int64_t>(model.size()));
+    ASSERT_EQ(indexed.index.size(), static_cast<int64_t>(model.size()));
   }
 }
 
-TEST(BucketIndexTest, ChurnInATinyIndexNeitherGrowsNorHangs) {
-  BucketIndex index;
-  for (uint64_t id = 0; id < 8; ++id) index.Insert(id, 0);
-  const int64_t bytes = index.bytes();
-  for (uint64_t id = 8; id < 100'000; ++id) {
-    index.Erase(id - 8);
-    index.Insert(id, 0);
-    ASSERT_EQ(index.Find(id + 1), BucketIndex::kNone);
+TEST(BucketIndexTest, ChurnNeitherGrowsItNorHangs) {
+  IndexedIds indexed;
+  for (uint64_t id = 0; id < 600; ++id) indexed.Insert(id);
+  const int64_t bytes = indexed.index.bytes();
+  for (uint64_t id = 600; id < 100'000; ++id) {
+    indexed.Erase(static_cast<uint32_t>(id - 600));
+    indexed.Insert(id);
+    ASSERT_EQ(indexed.Find(id + 1), BucketIndex::kNone);
   }
-  EXPECT_EQ(index.bytes(), bytes);
+  EXPECT_EQ(indexed.index.bytes(), bytes);
 }
 
-TEST(BucketIndexTest, GrowthIsAnnouncedBeforeItHappens) {
-  BucketIndex index;
-  for (uint64_t id = 0; id < 1000; ++id) {
-    const int64_t expected = index.bytes() + index.growth_bytes();
-    index.Insert(id, 0);
-    ASSERT_EQ(index.bytes(), expected);
+TEST(BucketIndexTest, ItTakesAtMostEightBytesAnIdAtAnySize) {
+  IndexedIds indexed;
+  for (uint64_t id = 0; id < 300'000; ++id) {
+    indexed.Insert(id);
+    if (id < 20'000) continue;  // Pages round up what is small.
+    ASSERT_LE(indexed.index.bytes(), 8 * static_cast<int64_t>(id)) << id;
   }
+}
+
+TEST(BucketIndexTest, GrowthBeyondTheReservationFailsAndChangesNothing) {
+  IndexedIds indexed(8192);
+  uint64_t id = 0;
+  while (indexed.index.room() > 0 || indexed.index.bytes() + indexed.index.growth_bytes() <= 8192) {
+    indexed.Insert(id++);
+  }
+  EXPECT_FALSE(indexed.index.Grow());
+  for (uint64_t i = 0; i < id; ++i) ASSERT_EQ(indexed.Find(i), i);
 }
 
 TEST(RowSlabTest, FreedRowsAreReusedAndRowsNeverMove) {
-  RowSlab slab(3, 4);
-  std::vector<RowSlab::Row*> rows;
-  for (uint64_t id = 0; id < 9; ++id) {
-    const int64_t expected = slab.bytes() + slab.growth_bytes();
+  RowSlab slab(/*body_bytes=*/12, /*reserve_bytes=*/1 << 20, /*step_bytes=*/4096);
+  std::vector<RowHeader*> rows;
+  for (uint64_t id = 0; id < 900; ++id) {
+    if (slab.free_slots() == 0) {
+      const int64_t expected = slab.bytes() + slab.growth_bytes();
+      ASSERT_TRUE(slab.Grow());
+      ASSERT_EQ(slab.bytes(), expected);
+    }
     uint32_t slot = slab.Allocate(id);
     EXPECT_EQ(slot, id);
-    EXPECT_EQ(slab.bytes(), expected);
-    slab.floats(slot)[2] = static_cast<float>(id);
     rows.push_back(&slab.row(slot));
   }
-  EXPECT_EQ(slab.bytes(), 3 * 4 * RowSlab::RowBytes(3));
-  for (uint32_t s = 0; s < 9; ++s) {
-    EXPECT_EQ(&slab.row(s), rows[s]);
-    EXPECT_EQ(slab.floats(s)[2], static_cast<float>(s));
+  EXPECT_EQ(slab.bytes(), (900 * 32 + 4095) / 4096 * 4096);
+  for (uint32_t s = 0; s < 900; ++s) {
+    ASSERT_EQ(&slab.row(s), rows[s]);
+    ASSERT_EQ(slab.row(s).id, s);
   }
   slab.Free(5);
-  EXPECT_EQ(slab.growth_bytes(), 0);
   EXPECT_EQ(slab.Allocate(99), 5u);
-  EXPECT_EQ(slab.rows(), 9);
+  EXPECT_EQ(slab.rows(), 900);
+}
+
+TEST(RowHeaderTest, FlagsAndFrequencyDoNotDisturbEachOther) {
+  RowHeader row{1, 2, 0, 3};
+  row.Set(kRowUsed | kRowDirty);
+  row.set_frequency(77);
+  row.Clear(kRowUsed);
+  EXPECT_EQ(row.flags(), kRowDirty);
+  EXPECT_EQ(row.frequency(), 77u);
+  row.set_frequency(uint64_t{1} << 40);
+  EXPECT_EQ(row.frequency(), RowHeader::kFrequencyMax);
+  EXPECT_EQ(row.flags(), kRowDirty);
 }
 
 }  // namespace

@@ -4,15 +4,17 @@
 #include <rocksdb/db.h>
 #include <rocksdb/filter_policy.h>
 #include <rocksdb/options.h>
+#include <rocksdb/statistics.h>
 #include <rocksdb/table.h>
-#include <rocksdb/write_batch.h>
+#include <rocksdb/table_properties.h>
 
+#include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
+#include <limits>
 #include <utility>
-#include <vector>
 
+#include "absl/strings/match.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/status.h"
@@ -21,16 +23,20 @@
 namespace starling {
 namespace {
 
-using Key = std::array<char, 10>;
+constexpr size_t kKeyBytes = sizeof(uint16_t) + sizeof(uint64_t);
+constexpr size_t kIdBytes = sizeof(uint64_t);  // Of a row: the key has it.
+constexpr size_t kReadMax = 4096;              // Rows of one RocksDB call: bounds its memory.
+using Key = std::array<char, kKeyBytes>;
 
-Key KeyOf(uint64_t id) {
-  uint16_t bucket = __builtin_bswap16(static_cast<uint16_t>(BucketOf(id)));
-  uint64_t swapped = __builtin_bswap64(id);
+Key KeyAt(uint32_t bucket, uint64_t id) {
   Key key;
-  std::memcpy(key.data(), &bucket, sizeof(bucket));
-  std::memcpy(key.data() + sizeof(bucket), &swapped, sizeof(swapped));
+  const uint16_t big_bucket = __builtin_bswap16(static_cast<uint16_t>(bucket));
+  const uint64_t big_id = __builtin_bswap64(id);
+  std::memcpy(key.data(), &big_bucket, sizeof(big_bucket));
+  std::memcpy(key.data() + sizeof(big_bucket), &big_id, sizeof(big_id));
   return key;
 }
+Key KeyOf(uint64_t id) { return KeyAt(BucketOf(id), id); }
 rocksdb::Slice SliceOf(const Key& key) { return {key.data(), key.size()}; }
 
 uint64_t IdOf(const rocksdb::Slice& key) {
@@ -39,23 +45,17 @@ uint64_t IdOf(const rocksdb::Slice& key) {
   return __builtin_bswap64(swapped);
 }
 
-// A stored row, copied out to where its floats are aligned.
-struct Decoded {
-  RowMeta meta;
-  std::vector<float> floats;
-
-  void Read(const rocksdb::Slice& value) {
-    std::memcpy(static_cast<void*>(&meta), value.data(), sizeof(meta));
-    floats.resize((value.size() - sizeof(meta)) / sizeof(float));
-    if (floats.empty()) return;
-    std::memcpy(floats.data(), value.data() + sizeof(meta), floats.size() * sizeof(float));
-  }
-};
+// Puts key and value together again as a row.
+void ReadRow(uint64_t id, const rocksdb::Slice& value, size_t stride, char* row) {
+  std::memcpy(row, &id, kIdBytes);
+  std::memcpy(row + kIdBytes, value.data(), std::min(value.size(), stride - kIdBytes));
+}
 
 absl::Status FromRocks(const rocksdb::Status& status, const std::string& dir) {
   if (status.ok()) return absl::OkStatus();
   std::string message = absl::StrCat(dir, ": cold tier: ", status.ToString());
-  if (status.IsNoSpace()) {
+  // A write that waited for a flush which failed is "incomplete", with the flush's error as text.
+  if (status.IsNoSpace() || absl::StrContains(message, "No space left on device")) {
     return absl::ResourceExhaustedError(
         absl::StrCat(message, "; free some disk space or raise the table's memory"));
   }
@@ -63,20 +63,61 @@ absl::Status FromRocks(const rocksdb::Status& status, const std::string& dir) {
   return absl::UnavailableError(message);
 }
 
-rocksdb::Options MakeOptions(int64_t block_cache_bytes, int64_t write_buffer_bytes) {
+// ---- The largest epoch in a file, so that an incremental cut can pass over it ----
+
+constexpr char kEpochProperty[] = "starling.epoch_max";
+
+class EpochCollector : public rocksdb::TablePropertiesCollector {
+ public:
+  rocksdb::Status AddUserKey(const rocksdb::Slice&, const rocksdb::Slice& value,
+                             rocksdb::EntryType type, rocksdb::SequenceNumber, uint64_t) override {
+    uint32_t epoch = std::numeric_limits<uint32_t>::max();  // A deletion hides rows: always read.
+    if (type == rocksdb::kEntryPut && value.size() >= sizeof(RowHeader) - kIdBytes) {
+      std::memcpy(&epoch, value.data() + offsetof(RowHeader, epoch) - kIdBytes, sizeof(epoch));
+    }
+    epoch_max_ = std::max(epoch_max_, epoch);
+    return rocksdb::Status::OK();
+  }
+  rocksdb::Status Finish(rocksdb::UserCollectedProperties* properties) override {
+    properties->insert({kEpochProperty, std::to_string(epoch_max_)});
+    return rocksdb::Status::OK();
+  }
+  rocksdb::UserCollectedProperties GetReadableProperties() const override {
+    return {{kEpochProperty, std::to_string(epoch_max_)}};
+  }
+  const char* Name() const override { return "StarlingEpochCollector"; }
+
+ private:
+  uint32_t epoch_max_ = 0;
+};
+
+class EpochCollectorFactory : public rocksdb::TablePropertiesCollectorFactory {
+ public:
+  rocksdb::TablePropertiesCollector* CreateTablePropertiesCollector(
+      rocksdb::TablePropertiesCollectorFactory::Context) override {
+    return new EpochCollector;
+  }
+  const char* Name() const override { return "StarlingEpochCollectorFactory"; }
+};
+
+rocksdb::Options MakeOptions(int64_t memory_bytes, std::shared_ptr<rocksdb::Cache>* cache) {
   rocksdb::BlockBasedTableOptions table;
   table.block_size = 4096;
-  table.block_cache = rocksdb::NewLRUCache(block_cache_bytes);
+  *cache = rocksdb::NewLRUCache(memory_bytes / 2);
+  table.block_cache = *cache;
   table.cache_index_and_filter_blocks = true;  // So that they are bounded too.
   table.pin_l0_filter_and_index_blocks_in_cache = true;
   table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(10, false));
   rocksdb::Options options;
   options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
+  options.table_properties_collector_factories.push_back(std::make_shared<EpochCollectorFactory>());
   options.create_if_missing = true;
-  options.write_buffer_size = write_buffer_bytes;
+  options.write_buffer_size = memory_bytes / 4;
   options.max_write_buffer_number = 2;
   options.max_open_files = 256;
   options.compression = rocksdb::kNoCompression;  // Floats do not compress.
+  options.statistics = rocksdb::CreateDBStatistics();
+  options.statistics->set_stats_level(rocksdb::StatsLevel::kExceptHistogramOrTimers);
   options.info_log_level = rocksdb::FATAL_LEVEL;
   options.keep_log_file_num = 1;
   options.stats_dump_period_sec = 0;
@@ -84,17 +125,68 @@ rocksdb::Options MakeOptions(int64_t block_cache_bytes, int64_t write_buffer_byt
   return options;
 }
 
+rocksdb::WriteOptions NoLog() {
+  rocksdb::WriteOptions options;
+  options.disableWAL = true;
+  return options;
+}
+
+class EmptyCursor : public ColdTier::Cursor {
+ public:
+  bool Valid() const override { return false; }
+  const RowHeader& row() const override { return row_; }
+  void Next() override {}
+  absl::Status status() const override { return absl::OkStatus(); }
+
+ private:
+  RowHeader row_{};
+};
+
+}  // namespace
+
+struct ColdTier::Db {
+  std::unique_ptr<rocksdb::DB> rocks;
+  std::shared_ptr<rocksdb::Cache> cache;
+  std::shared_ptr<rocksdb::Statistics> statistics;
+};
+
+class ColdTier::View {
+ public:
+  explicit View(rocksdb::DB* rocks) : rocks_(rocks), snapshot_(rocks->GetSnapshot()) {}
+  ~View() { rocks_->ReleaseSnapshot(snapshot_); }
+  View(const View&) = delete;
+  View& operator=(const View&) = delete;
+  const rocksdb::Snapshot* snapshot() const { return snapshot_; }
+
+ private:
+  rocksdb::DB* const rocks_;
+  const rocksdb::Snapshot* const snapshot_;
+};
+
+namespace {
+
 class RocksCursor : public ColdTier::Cursor {
  public:
-  RocksCursor(std::unique_ptr<rocksdb::Iterator> it, std::string dir)
-      : it_(std::move(it)), dir_(std::move(dir)) {
-    it_->SeekToFirst();
+  RocksCursor(rocksdb::DB* rocks, std::shared_ptr<ColdTier::View> view, uint32_t epoch_min,
+              const Key& from, size_t stride, const std::string& dir)
+      : view_(std::move(view)), dir_(dir), row_(stride) {
+    rocksdb::ReadOptions options;
+    options.fill_cache = false;
+    options.readahead_size = 1 << 20;
+    if (view_ != nullptr) options.snapshot = view_->snapshot();
+    if (epoch_min > 0) {
+      options.table_filter = [epoch_min](const rocksdb::TableProperties& properties) {
+        auto it = properties.user_collected_properties.find(kEpochProperty);
+        return it == properties.user_collected_properties.end() ||
+               std::strtoul(it->second.c_str(), nullptr, 10) >= epoch_min;
+      };
+    }
+    it_.reset(rocks->NewIterator(options));
+    it_->Seek(SliceOf(from));
     Load();
   }
   bool Valid() const override { return it_->Valid(); }
-  uint64_t id() const override { return IdOf(it_->key()); }
-  const RowMeta& meta() const override { return row_.meta; }
-  std::span<const float> floats() const override { return row_.floats; }
+  const RowHeader& row() const override { return *reinterpret_cast<const RowHeader*>(row_.data()); }
   void Next() override {
     it_->Next();
     Load();
@@ -103,31 +195,15 @@ class RocksCursor : public ColdTier::Cursor {
 
  private:
   void Load() {
-    if (it_->Valid()) row_.Read(it_->value());
+    if (it_->Valid()) ReadRow(IdOf(it_->key()), it_->value(), row_.size(), row_.data());
   }
+  std::shared_ptr<ColdTier::View> view_;  // Outlives the iterator.
   std::unique_ptr<rocksdb::Iterator> it_;
   const std::string dir_;
-  Decoded row_;
-};
-
-class EmptyCursor : public ColdTier::Cursor {
- public:
-  bool Valid() const override { return false; }
-  uint64_t id() const override { return 0; }
-  const RowMeta& meta() const override { return meta_; }
-  std::span<const float> floats() const override { return {}; }
-  void Next() override {}
-  absl::Status status() const override { return absl::OkStatus(); }
-
- private:
-  RowMeta meta_;
+  std::vector<char> row_;
 };
 
 }  // namespace
-
-struct ColdTier::Db {
-  std::unique_ptr<rocksdb::DB> rocks;
-};
 
 ColdTier::ColdTier(const Options& options) : options_(options) {}
 
@@ -143,79 +219,109 @@ absl::Status ColdTier::Open() {
   if (db() != nullptr) return absl::OkStatus();
   RETURN_IF_ERROR(Annotate(RemoveAll(options_.dir), "cold tier"));
   RETURN_IF_ERROR(Annotate(MakeDirs(options_.dir), "cold tier"));
+  auto opened = std::make_unique<Db>();
+  const rocksdb::Options options = MakeOptions(options_.memory_bytes, &opened->cache);
   rocksdb::DB* rocks = nullptr;
-  rocksdb::Status status = rocksdb::DB::Open(
-      MakeOptions(options_.block_cache_bytes, options_.write_buffer_bytes), options_.dir, &rocks);
-  RETURN_IF_ERROR(FromRocks(status, options_.dir));
-  owned_ = std::make_unique<Db>();
-  owned_->rocks.reset(rocks);
+  RETURN_IF_ERROR(FromRocks(rocksdb::DB::Open(options, options_.dir, &rocks), options_.dir));
+  opened->rocks.reset(rocks);
+  opened->statistics = options.statistics;
+  owned_ = std::move(opened);
   db_.store(owned_.get(), std::memory_order_release);
   return absl::OkStatus();
 }
 
-absl::Status ColdTier::Write(std::span<const Row> rows) {
+absl::Status ColdTier::Write(std::span<const char> rows) {
+  if (rows.empty()) return absl::OkStatus();
   if (db() == nullptr) RETURN_IF_ERROR(Open());
-  rocksdb::WriteBatch batch;
-  std::string value;
-  for (const Row& row : rows) {
-    value.assign(reinterpret_cast<const char*>(row.meta), sizeof(RowMeta));
-    value.append(reinterpret_cast<const char*>(row.floats.data()), row.floats.size_bytes());
-    Key key = KeyOf(row.id);
+  const size_t stride = sizeof(RowHeader) + options_.body_bytes;
+  rocksdb::WriteBatch batch(rows.size() + rows.size() / stride * 16);
+  for (size_t at = 0; at < rows.size(); at += stride) {
+    const Key key = KeyOf(reinterpret_cast<const RowHeader*>(&rows[at])->id);
+    const rocksdb::Slice value(&rows[at + kIdBytes], stride - kIdBytes);
     RETURN_IF_ERROR(FromRocks(batch.Put(SliceOf(key), value), options_.dir));
   }
   STARLING_SYNC_POINT("store.demote.write");
-  rocksdb::WriteOptions write;
-  write.disableWAL = true;
-  return FromRocks(db()->rocks->Write(write, &batch), options_.dir);
+  rocksdb::Status status = db()->rocks->Write(NoLog(), &batch);
+  // After a failed flush RocksDB refuses writes until it is told to go on; its
+  // unwritten rows are still in its buffers.
+  if (!status.ok() && db()->rocks->Resume().ok()) status = db()->rocks->Write(NoLog(), &batch);
+  RETURN_IF_ERROR(FromRocks(status, options_.dir));
+  rows_written_ += static_cast<int64_t>(rows.size() / stride);
+  return absl::OkStatus();
 }
 
 absl::Status ColdTier::Delete(std::span<const uint64_t> ids) {
   if (db() == nullptr || ids.empty()) return absl::OkStatus();
   rocksdb::WriteBatch batch;
   for (uint64_t id : ids) {
-    Key key = KeyOf(id);
+    const Key key = KeyOf(id);
     RETURN_IF_ERROR(FromRocks(batch.Delete(SliceOf(key)), options_.dir));
   }
-  rocksdb::WriteOptions write;
-  write.disableWAL = true;
-  return FromRocks(db()->rocks->Write(write, &batch), options_.dir);
+  return FromRocks(db()->rocks->Write(NoLog(), &batch), options_.dir);
 }
 
-absl::Status ColdTier::MultiGet(std::span<const uint64_t> ids, const Visit& visit) const {
-  const size_t n = ids.size();
-  std::vector<Key> keys(n);
-  std::vector<rocksdb::Slice> slices(n);
-  std::vector<rocksdb::PinnableSlice> values(n);
-  std::vector<rocksdb::Status> statuses(n, rocksdb::Status::NotFound());
-  bool sorted = true;
-  for (size_t i = 0; i < n; ++i) {
-    keys[i] = KeyOf(ids[i]);
-    slices[i] = SliceOf(keys[i]);
-    if (i > 0 && !IdBefore(ids[i - 1], ids[i])) sorted = false;
-  }
-  if (db() != nullptr && n > 0) {
-    rocksdb::DB& rocks = *db()->rocks;
+absl::Status ColdTier::MultiGet(std::span<const uint64_t> ids, ColdRows* rows) const {
+  const size_t stride = sizeof(RowHeader) + options_.body_bytes;
+  rows->stride_ = stride;
+  rows->found_.assign(ids.size(), 0);
+  if (db() == nullptr || ids.empty()) return absl::OkStatus();
+  rows->bytes_.resize(ids.size() * stride);
+  rocksdb::DB& rocks = *db()->rocks;
+  const size_t most = std::min(ids.size(), kReadMax);
+  std::vector<Key> keys(most);
+  std::vector<rocksdb::Slice> slices(most);
+  std::vector<rocksdb::Status> statuses(most);
+  for (size_t begin = 0; begin < ids.size(); begin += most) {
+    const size_t n = std::min(most, ids.size() - begin);
+    std::vector<rocksdb::PinnableSlice> values(n);
+    bool sorted = true;
+    for (size_t i = 0; i < n; ++i) {
+      keys[i] = KeyOf(ids[begin + i]);
+      slices[i] = SliceOf(keys[i]);
+      if (i > 0 && !IdBefore(ids[begin + i - 1], ids[begin + i])) sorted = false;
+    }
     rocks.MultiGet(rocksdb::ReadOptions(), rocks.DefaultColumnFamily(), n, slices.data(),
                    values.data(), statuses.data(), sorted);
+    for (size_t i = 0; i < n; ++i) {
+      if (statuses[i].IsNotFound()) continue;
+      RETURN_IF_ERROR(FromRocks(statuses[i], options_.dir));
+      ReadRow(ids[begin + i], values[i], stride, &rows->bytes_[(begin + i) * stride]);
+      rows->found_[begin + i] = 1;
+    }
   }
-  for (const rocksdb::Status& status : statuses) {
-    if (!status.IsNotFound()) RETURN_IF_ERROR(FromRocks(status, options_.dir));
-  }
-  Decoded row;
-  for (size_t i = 0; i < n; ++i) {
-    bool here = statuses[i].ok();
-    if (here) row.Read(values[i]);
-    RETURN_IF_ERROR(visit(i, here ? &row.meta : nullptr,
-                          here ? std::span<const float>(row.floats) : std::span<const float>()));
-  }
+  rows_read_ += static_cast<int64_t>(ids.size());
   return absl::OkStatus();
 }
 
-std::unique_ptr<ColdTier::Cursor> ColdTier::NewCursor() const {
+std::shared_ptr<ColdTier::View> ColdTier::NewView() const {
+  if (db() == nullptr) return nullptr;
+  return std::make_shared<View>(db()->rocks.get());
+}
+
+std::unique_ptr<ColdTier::Cursor> ColdTier::NewCursor(std::shared_ptr<View> view,
+                                                      uint32_t epoch_min, uint64_t from_id,
+                                                      uint32_t from_bucket) const {
   if (db() == nullptr) return std::make_unique<EmptyCursor>();
-  return std::make_unique<RocksCursor>(
-      std::unique_ptr<rocksdb::Iterator>(db()->rocks->NewIterator(rocksdb::ReadOptions())),
-      options_.dir);
+  return std::make_unique<RocksCursor>(db()->rocks.get(), std::move(view), epoch_min,
+                                       KeyAt(from_bucket, from_id),
+                                       sizeof(RowHeader) + options_.body_bytes, options_.dir);
+}
+
+ColdStats ColdTier::stats() const {
+  ColdStats stats;
+  if (db() == nullptr) return stats;
+  stats.rows_read = rows_read_;
+  stats.rows_written = rows_written_;
+  stats.bytes_memory = options_.memory_bytes;
+  uint64_t files = 0;
+  db()->rocks->GetIntProperty(rocksdb::DB::Properties::kTotalSstFilesSize, &files);
+  stats.bytes_disk = static_cast<int64_t>(files);
+  auto ticker = [this](uint32_t t) {
+    return static_cast<int64_t>(db()->statistics->getTickerCount(t));
+  };
+  stats.bytes_read = ticker(rocksdb::BLOCK_CACHE_BYTES_WRITE) + ticker(rocksdb::COMPACT_READ_BYTES);
+  stats.bytes_written = ticker(rocksdb::FLUSH_WRITE_BYTES) + ticker(rocksdb::COMPACT_WRITE_BYTES);
+  return stats;
 }
 
 }  // namespace starling

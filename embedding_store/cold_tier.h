@@ -4,69 +4,88 @@
 // Write, so a table that fits in memory never touches the disk.
 //
 // Key: big-endian bucket (u16), big-endian id (u64); so its order is that of
-// row files. Value: RowMeta, then the row's floats, as they stand in memory.
+// row files. Value: a row as it stands in memory, without its id.
 //
-// Thread safety: any method, any thread. A row is written and read under its
-// stripe's lock, so the calls for one id never overlap.
+// Thread safety: any method, any thread.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
-#include "embedding_store/row_layout.h"
+#include "embedding_store/row_slab.h"
 
 namespace starling {
+
+// Rows read from the cold tier, in the order they were asked for.
+class ColdRows {
+ public:
+  // Null if the id is not there. Valid until the next MultiGet into this.
+  const RowHeader* row(size_t i) const {
+    return found_[i] ? reinterpret_cast<const RowHeader*>(&bytes_[i * stride_]) : nullptr;
+  }
+  size_t size() const { return found_.size(); }
+
+ private:
+  friend class ColdTier;
+  size_t stride_ = 0;
+  std::vector<char> bytes_;
+  std::vector<uint8_t> found_;
+};
+
+struct ColdStats {
+  int64_t bytes_disk = 0, bytes_memory = 0;   // Files; block cache and write buffers.
+  int64_t rows_read = 0, rows_written = 0;    // By calls of this class.
+  int64_t bytes_read = 0, bytes_written = 0;  // By RocksDB, compactions included.
+};
 
 class ColdTier {
  public:
   struct Options {
     std::string dir;
-    int64_t block_cache_bytes = 16 << 20;
-    int64_t write_buffer_bytes = 8 << 20;  // Two of them at most.
+    int64_t body_bytes = 0;    // Of a row.
+    int64_t memory_bytes = 0;  // For caches and buffers; at least kMemoryMin.
   };
-  struct Row {
-    uint64_t id;
-    const RowMeta* meta;
-    std::span<const float> floats;
-  };
+  static constexpr int64_t kMemoryMin = 192 << 10;
 
   explicit ColdTier(const Options& options);
   ~ColdTier();
   ColdTier(const ColdTier&) = delete;
   ColdTier& operator=(const ColdTier&) = delete;
 
-  // All rows in one batch: all of them are stored, or none and the Status
-  // names the directory.
-  absl::Status Write(std::span<const Row> rows);
+  // `rows` are whole rows of a slab, one behind the other. All of them are
+  // stored, or none and the Status names the directory.
+  absl::Status Write(std::span<const char> rows);
   absl::Status Delete(std::span<const uint64_t> ids);
 
-  // Calls visit(i, meta, floats) for every ids[i], in order, with null and
-  // nothing if the id is not here: one sorted MultiGet. The row is valid during
-  // the call only; the Status of a visit ends the read. If any id cannot be
-  // read, none is visited.
-  using Visit = std::function<absl::Status(size_t i, const RowMeta*, std::span<const float>)>;
-  absl::Status MultiGet(std::span<const uint64_t> ids, const Visit& visit) const;
+  // One sorted read of all `ids`. If any id cannot be read, none is.
+  absl::Status MultiGet(std::span<const uint64_t> ids, ColdRows* rows) const;
 
-  // A walk by (bucket, id) over what is here when it is made.
+  // The state at one instant; rows written later are not in it.
+  class View;
+  std::shared_ptr<View> NewView() const;
+
+  // A walk by (bucket, id) over a view, or over what is here now (null).
+  // Rows whose epoch is below `epoch_min` may be left out: whole files of such
+  // rows are not read.
   class Cursor {
    public:
     virtual ~Cursor() = default;
-    virtual bool Valid() const = 0;  // False at the end and after an error.
-    virtual uint64_t id() const = 0;
-    virtual const RowMeta& meta() const = 0;
-    virtual std::span<const float> floats() const = 0;
+    virtual bool Valid() const = 0;            // False at the end and after an error.
+    virtual const RowHeader& row() const = 0;  // Body included.
     virtual void Next() = 0;
     virtual absl::Status status() const = 0;
   };
-  std::unique_ptr<Cursor> NewCursor() const;
+  std::unique_ptr<Cursor> NewCursor(std::shared_ptr<View> view, uint32_t epoch_min = 0,
+                                    uint64_t from_id = 0, uint32_t from_bucket = 0) const;
+
+  ColdStats stats() const;
 
  private:
   struct Db;
@@ -77,6 +96,7 @@ class ColdTier {
   absl::Mutex mu_;  // Held while opening.
   std::unique_ptr<Db> owned_ ABSL_GUARDED_BY(mu_);
   std::atomic<const Db*> db_{nullptr};  // Null until opened.
+  mutable std::atomic<int64_t> rows_read_{0}, rows_written_{0};
 };
 
 }  // namespace starling

@@ -4,89 +4,80 @@
 #include <array>
 #include <bit>
 #include <map>
+#include <mutex>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
-#include "base/optimizer.h"
+#include "absl/time/clock.h"
+#include "base/hash.h"
 #include "base/status.h"
+#include "base/sync_point.h"
 #include "base/thread_pool.h"
+#include "embedding_store/layout_check.h"
 #include "embedding_store/row_file.h"
 #include "embedding_store/row_file_format.h"
+#include "embedding_store/table_snapshot.h"
 #include "embedding_store/table_stripe.h"
 
 namespace starling {
 namespace {
 
-constexpr int64_t kChunkBytesMax = 256 << 10;
+constexpr int64_t kStripesMax = 64;
+constexpr int64_t kShareMin = 16 << 10;       // Bytes of a stripe.
+constexpr int64_t kShareWanted = 256 << 10;   // With less, fewer stripes are better.
+constexpr int64_t kColdBytesMax = 256 << 20;  // RocksDB's part of the budget.
 constexpr int64_t kAdmissionBytesMax = 64 << 20;
 constexpr size_t kParallelIds = 4096;  // Smaller batches are not worth waking threads.
+constexpr size_t kFetchIds = 256;      // Cold rows that one thread reads at least.
+constexpr size_t kSweepColdIds = 256;  // Cold rows looked at in one turn of the keeper.
+constexpr absl::Duration kKeeperTurn = absl::Milliseconds(10);
 
-// Names of the extras in a snapshot.
-constexpr char kAdmissionExtra[] = "admission";
-constexpr char kCountersExtra[] = "counters";  // u64 dense steps, u64 epoch.
-
-// The positions of a batch, by stripe; within a stripe in the batch's order.
-struct StripeGroups {
-  explicit StripeGroups(std::span<const uint64_t> ids) : positions(ids.size()) {
-    offsets.fill(0);
-    for (uint64_t id : ids) ++offsets[StripeOf(id) + 1];
-    for (uint32_t s = 0; s < kStripes; ++s) offsets[s + 1] += offsets[s];
-    std::array<uint32_t, kStripes + 1> next = offsets;
-    for (uint32_t p = 0; p < ids.size(); ++p) positions[next[StripeOf(ids[p])]++] = p;
+// The parts of a call, by stripe; within a stripe in the call's order.
+struct StripeParts {
+  StripeParts(std::span<const uint64_t> ids, int stripes, int shift) : parts(stripes) {
+    bool ordered = true;
+    uint32_t last = 0;
+    for (uint64_t id : ids) {
+      const uint32_t s = BucketOf(id) >> shift;
+      ++parts[s].size;
+      ordered &= s >= last;
+      last = s;
+    }
+    uint32_t first = 0;
+    for (StripePart& part : parts) first = (part.first = first) + part.size;
+    if (ordered) return;
+    positions.resize(ids.size());
+    std::vector<uint32_t> next(stripes);
+    for (int s = 0; s < stripes; ++s) next[s] = parts[s].first;
+    for (uint32_t p = 0; p < ids.size(); ++p) positions[next[BucketOf(ids[p]) >> shift]++] = p;
+    for (StripePart& part : parts) {
+      part.positions = std::span(positions).subspan(part.first, part.size);
+    }
   }
-  std::span<const uint32_t> of(uint32_t stripe) const {
-    return std::span(positions).subspan(offsets[stripe], offsets[stripe + 1] - offsets[stripe]);
-  }
-  std::vector<uint32_t> positions;
-  std::array<uint32_t, kStripes + 1> offsets;
+  std::vector<StripePart> parts;
+  std::vector<uint32_t> positions;  // Empty if the ids came in order.
 };
-
-absl::Status CheckSegment(const std::string& where, const SegmentSpec& file,
-                          const SegmentSpec& mine) {
-  std::string name = absl::StrCat(where, ": segment ", mine.name());
-  auto differ = [&](const char* what, const auto& a, const auto& b) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(name, ": ", what, " is ", a, " in the file and ", b, " here"));
-  };
-  if (file.name() != mine.name()) return differ("name", file.name(), mine.name());
-  if (file.dim() != mine.dim()) return differ("dim", file.dim(), mine.dim());
-  if (file.optimizer().rule_case() != mine.optimizer().rule_case()) {
-    return differ("optimizer", OptimizerName(file.optimizer()), OptimizerName(mine.optimizer()));
-  }
-  return absl::OkStatus();
-}
-
-// FailedPrecondition, naming what differs, unless rows of the file fit the table.
-absl::Status CheckLayout(const std::string& path, const RowFileHeader& header,
-                         const TableSpec& spec, const RowLayout& layout) {
-  const std::string where = absl::StrCat(path, ": table ", spec.options().name());
-  auto refuse = [&where](const std::string& what) {
-    return absl::FailedPreconditionError(absl::StrCat(where, ": ", what));
-  };
-  if (header.spec.options().name() != spec.options().name()) {
-    return refuse(absl::StrCat("the file holds table ", header.spec.options().name()));
-  }
-  if (header.spec.segments_size() != spec.segments_size()) {
-    return refuse(absl::StrCat("the file's rows have ", header.spec.segments_size(),
-                               " segments, the table's ", spec.segments_size()));
-  }
-  for (int i = 0; i < spec.segments_size(); ++i) {
-    RETURN_IF_ERROR(CheckSegment(where, header.spec.segments(i), spec.segments(i)));
-  }
-  if (header.width != layout.width() || header.state_size != layout.state_size()) {
-    return refuse(absl::StrCat("the file's rows have ", header.width, " weights and ",
-                               header.state_size, " floats of optimizer state, the table's ",
-                               layout.width(), " and ", layout.state_size()));
-  }
-  return absl::OkStatus();
-}
 
 class EmbeddingTableImpl : public EmbeddingTable {
  public:
-  EmbeddingTableImpl(std::unique_ptr<TableCore> core, ThreadPool* pool)
-      : core_(std::move(core)), pool_(pool) {
-    for (auto& stripe : stripes_) stripe = std::make_unique<TableStripe>(core_.get());
+  EmbeddingTableImpl(std::unique_ptr<TableCore> core, int stripes, ThreadPool* pool)
+      : core_(std::move(core)), shift_(std::countr_zero(kBuckets / stripes)), pool_(pool) {
+    for (int s = 0; s < stripes; ++s) {
+      stripes_.push_back(std::make_unique<TableStripe>(core_.get()));
+    }
+  }
+  ~EmbeddingTableImpl() override {
+    stopped_ = true;
+    if (keeper_.joinable()) keeper_.join();
+  }
+
+  absl::Status CheckMemory() const {
+    for (const auto& stripe : stripes_) {
+      if (!stripe->ok()) return absl::ResourceExhaustedError("the machine has no memory for it");
+    }
+    return absl::OkStatus();
   }
 
   const TableSpec& spec() const override { return core_->spec; }
@@ -95,9 +86,7 @@ class EmbeddingTableImpl : public EmbeddingTable {
 
   absl::Status Lookup(std::span<const uint64_t> ids, std::span<float> weights) const override {
     RETURN_IF_ERROR(CheckSizes(ids.size(), weights.size()));
-    return ForStripes(ids, [&](TableStripe& stripe, const StripeBatch& batch) {
-      return stripe.Lookup(batch, weights);
-    });
+    return Call({.kind = TableCall::kLookup, .ids = ids, .weights = weights});
   }
 
   absl::Status LookupOrCreate(std::span<const uint64_t> ids, std::span<const uint32_t> counts,
@@ -108,56 +97,69 @@ class EmbeddingTableImpl : public EmbeddingTable {
         (!event_times.empty() && event_times.size() != ids.size())) {
       return absl::InvalidArgumentError("counts and event_times must be empty or as long as ids");
     }
-    absl::ReaderMutexLock lock(&writers_);
-    return ForStripes(ids, [&](TableStripe& stripe, const StripeBatch& batch) {
-      return stripe.LookupOrCreate(batch, counts, event_times, weights);
-    });
+    if (core_->ttl > 0 && !event_times.empty()) {
+      core_->event_time = *std::max_element(event_times.begin(), event_times.end());
+    }
+    return Call({.kind = TableCall::kCreate,
+                 .ids = ids,
+                 .counts = counts,
+                 .event_times = event_times,
+                 .weights = weights});
   }
 
   absl::Status ApplyGradients(std::span<const uint64_t> ids, std::span<const float> grads,
                               float lr_scale) override {
     RETURN_IF_ERROR(CheckSizes(ids.size(), grads.size()));
-    absl::ReaderMutexLock lock(&writers_);
-    return ForStripes(
-        ids,
-        [&](TableStripe& stripe, const StripeBatch& batch) {
-          return stripe.ApplyGradients(batch, grads, lr_scale);
-        },
-        core_->dense);
+    return Call({.kind = TableCall::kGradients, .ids = ids, .grads = grads, .lr_scale = lr_scale});
+  }
+
+  absl::Status ApplyDeltas(std::span<const uint64_t> ids, std::span<const float> deltas) override {
+    RETURN_IF_ERROR(CheckSizes(ids.size(), deltas.size()));
+    return Call({.kind = TableCall::kDeltas, .ids = ids, .grads = deltas});
   }
 
   void Prefetch(std::span<const uint64_t> ids) override {
     if (core_->cold == nullptr) return;
-    absl::ReaderMutexLock lock(&writers_);
     // An error shows again, and is returned, when the rows are asked for.
-    ForStripes(ids, [](TableStripe& stripe, const StripeBatch& batch) {
-      return stripe.Prefetch(batch);
-    }).IgnoreError();
+    Call({.kind = TableCall::kPrefetch, .ids = ids}).IgnoreError();
   }
 
   absl::Status Erase(std::span<const uint64_t> ids) override {
+    core_->aside.WaitForRoom();
     absl::ReaderMutexLock lock(&writers_);
-    return ForStripes(
-        ids, [](TableStripe& stripe, const StripeBatch& batch) { return stripe.Erase(batch); });
+    std::vector<std::vector<uint64_t>> parts(stripes_.size());
+    for (uint64_t id : ids) parts[StripeOf(id)].push_back(id);
+    for (size_t s = 0; s < parts.size(); ++s) {
+      if (!parts[s].empty()) RETURN_IF_ERROR(stripes_[s]->Erase(parts[s]));
+    }
+    return absl::OkStatus();
   }
 
-  absl::Status Snapshot(const std::string& path) override {
+  absl::StatusOr<std::unique_ptr<TableSnapshot>> StartSnapshot(
+      const std::string& path, const SnapshotOptions& options) override {
     absl::MutexLock lock(&writers_);
-    ASSIGN_OR_RETURN(std::unique_ptr<RowFileWriter> writer,
-                     RowFileWriter::Create(
-                         path, {core_->spec, core_->layout.width(), core_->layout.state_size()}));
-    RETURN_IF_ERROR(Walk([&](uint64_t id, const RowMeta& meta, std::span<const float> floats) {
-      return writer->Append({.id = id, .meta = meta, .floats = floats});
-    }));
-    std::string admission, counters;
-    for (auto& stripe : stripes_) stripe->AppendAdmission(&admission);
-    row_file::Put<uint64_t>(&counters, stripes_[0]->steps());
-    row_file::Put<uint64_t>(&counters, core_->epoch + 1);
-    RETURN_IF_ERROR(writer->AddExtra(kAdmissionExtra, admission));
-    RETURN_IF_ERROR(writer->AddExtra(kCountersExtra, counters));
-    RETURN_IF_ERROR(writer->Finish());
-    ++core_->epoch;
-    return absl::OkStatus();
+    if (snapshot_active_.exchange(true)) return Refuse("a snapshot is being written");
+    for (const auto& stripe : stripes_) {
+      if (options.since == 0 || stripe->tombstones_from() <= options.since) continue;
+      snapshot_active_ = false;
+      return Refuse(
+          absl::StrCat("too many rows went since epoch ", options.since, "; take a full snapshot"));
+    }
+    SnapshotInstant instant;
+    instant.epoch = ++core_->epoch;
+    instant.steps = stripes_[0]->steps();
+    row_file::Put<uint32_t>(&instant.admission, static_cast<uint32_t>(stripes_.size()));
+    core_->aside.Start();
+    for (const auto& stripe : stripes_) {
+      stripe->BeginSnapshot(options.since, &instant.admission, &instant.tombstones);
+    }
+    if (core_->cold != nullptr) instant.cold = core_->cold->NewView();
+    return std::make_unique<SnapshotTask>(core_.get(), stripes_, std::move(instant), path, options,
+                                          [this] { EndSnapshot(); });
+  }
+
+  void DropTombstones(uint32_t epoch) override {
+    for (const auto& stripe : stripes_) stripe->DropTombstones(epoch);
   }
 
   absl::Status Restore(const std::string& path,
@@ -178,63 +180,127 @@ class EmbeddingTableImpl : public EmbeddingTable {
   absl::Status ForEach(const std::function<void(uint64_t, const RowMeta&, std::span<const float>)>&
                            fn) const override {
     absl::MutexLock lock(&writers_);
-    return Walk([&fn](uint64_t id, const RowMeta& meta, std::span<const float> floats) {
-      fn(id, meta, floats);
-      return absl::OkStatus();
-    });
+    const ColdTier none({});
+    auto cursor = (core_->cold != nullptr ? *core_->cold : none).NewCursor(nullptr);
+    std::vector<float> floats(core_->layout.floats());
+    for (size_t s = 0; s < stripes_.size(); ++s) {
+      const auto bucket_end = static_cast<uint32_t>((s + 1) << shift_);
+      RETURN_IF_ERROR(stripes_[s]->Walk(bucket_end, cursor.get(), [&](const RowHeader& row) {
+        core_->layout.Unpack(row.body(), floats);
+        fn(row.id, row.meta(), floats);
+        return absl::OkStatus();
+      }));
+    }
+    return absl::OkStatus();
   }
 
   int64_t rows() const override {
-    TableStats all = stats();
+    TableStats all;
+    for (const auto& stripe : stripes_) stripe->AddStats(&all);
     return all.rows_memory + all.rows_cold;
   }
 
   TableStats stats() const override {
     TableStats all;
     for (const auto& stripe : stripes_) stripe->AddStats(&all);
+    all.snapshot_aside_bytes = core_->aside.copied_bytes();
+    if (core_->cold == nullptr) return all;
+    const ColdStats cold = core_->cold->stats();
+    const int64_t row = sizeof(RowHeader) + core_->layout.body_bytes();
+    all.bytes_memory += cold.bytes_memory;
+    all.bytes_disk = cold.bytes_disk;
+    all.cold_bytes_wanted = cold.rows_read * row;
+    all.cold_bytes_given = cold.rows_written * row;
+    all.cold_bytes_read = cold.bytes_read;
+    all.cold_bytes_written = cold.bytes_written;
     return all;
   }
 
  private:
+  uint32_t StripeOf(uint64_t id) const { return BucketOf(id) >> shift_; }
+
   absl::Status CheckSizes(size_t ids, size_t floats) const {
     if (floats == ids * core_->layout.width()) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat("table ", core_->spec.options().name(), ": ",
                                                    floats, " floats for ", ids, " ids of width ",
                                                    core_->layout.width()));
   }
-
-  // Calls fn for every stripe that has a part in the batch (or for all) and
-  // returns the first stripe's error. Every part runs, so that the outcome is
-  // the same with and without threads.
+  absl::Status Refuse(absl::string_view why) const {
+    return absl::FailedPreconditionError(
+        absl::StrCat("table ", core_->spec.options().name(), ": ", why));
+  }
+  // Runs fn(i) for i in [0, n) and returns the first error. Every i runs, so
+  // that the outcome is the same with and without threads.
   template <typename Fn>
-  absl::Status ForStripes(std::span<const uint64_t> ids, const Fn& fn, bool all = false) const {
-    const StripeGroups groups(ids);
-    std::array<absl::Status, kStripes> statuses;
-    auto run = [&](int s) {
-      const StripeBatch batch{ids, groups.of(s)};
-      if (all || !batch.positions.empty()) statuses[s] = fn(*stripes_[s], batch);
-    };
-    if (pool_ != nullptr && (all || ids.size() >= kParallelIds)) {
-      pool_->ParallelFor(kStripes, run);
+  absl::Status ForAll(size_t n, bool parallel, const Fn& fn) const {
+    std::vector<absl::Status> statuses(n);
+    if (pool_ != nullptr && parallel) {
+      pool_->ParallelFor(static_cast<int>(n), [&](int i) { statuses[i] = fn(i); });
     } else {
-      for (uint32_t s = 0; s < kStripes; ++s) run(s);
+      for (size_t i = 0; i < n; ++i) statuses[i] = fn(i);
     }
     for (const absl::Status& status : statuses) RETURN_IF_ERROR(status);
     return absl::OkStatus();
   }
 
-  // Every row by (bucket, id). Costs four bytes per row in memory while it runs.
-  absl::Status Walk(const TableStripe::RowFn& fn) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(writers_) {
-    std::vector<TableStripe::Order> orders;
-    for (const auto& stripe : stripes_) orders.push_back(stripe->OrderByBucket());
-    const ColdTier none({});
-    auto cursor = (core_->cold != nullptr ? *core_->cold : none).NewCursor();
-    RETURN_IF_ERROR(cursor->status());
-    for (uint32_t b = 0; b < kBuckets; ++b) {
-      const uint32_t s = b % kStripes;
-      RETURN_IF_ERROR(stripes_[s]->EmitBucket(b, orders[s], cursor.get(), fn));
-    }
+  absl::Status Call(const TableCall& call) const {
+    core_->aside.WaitForRoom();
+    absl::ReaderMutexLock lock(&writers_);
+    const StripeParts split(call.ids, static_cast<int>(stripes_.size()), shift_);
+    const bool steps = call.kind == TableCall::kGradients;
+    const int64_t surplus = steps && core_->rows_max > 0 ? rows() - core_->rows_max : 0;
+    const int64_t surplus_part =
+        surplus > 0 ? surplus / static_cast<int64_t>(stripes_.size()) + 1 : 0;
+    std::vector<std::vector<Missed>> missed(stripes_.size());
+    RETURN_IF_ERROR(ForAll(stripes_.size(), call.ids.size() >= kParallelIds || core_->dense,
+                           [&](size_t s) -> absl::Status {
+                             const StripePart& part = split.parts[s];
+                             if (part.size > 0)
+                               RETURN_IF_ERROR(stripes_[s]->Run(call, part, &missed[s]));
+                             if (!steps) return absl::OkStatus();
+                             if (core_->dense) stripes_[s]->StepOthers(call.lr_scale);
+                             if (core_->evicts())
+                               return stripes_[s]->Sweep(part.size + 4, surplus_part).status();
+                             return absl::OkStatus();
+                           }));
+    RETURN_IF_ERROR(RunMissed(call, missed));
+    if (core_->demote_due.load(std::memory_order_relaxed) != 0) StartKeeper();
     return absl::OkStatus();
+  }
+
+  // Reads what was not in memory from the cold tier and ends the call there.
+  absl::Status RunMissed(const TableCall& call,
+                         const std::vector<std::vector<Missed>>& missed) const {
+    std::vector<std::pair<size_t, size_t>> groups;  // Runs of stripes.
+    size_t ids = 0;
+    for (size_t s = 0; s < missed.size(); ++s) {
+      if (missed[s].empty()) continue;
+      if (groups.empty() || ids >= kFetchIds) {
+        groups.emplace_back(s, s);
+        ids = 0;
+      }
+      ids += missed[s].size();
+      groups.back().second = s + 1;
+    }
+    if (pool_ == nullptr && !groups.empty()) {  // One read for all.
+      groups = {{groups.front().first, groups.back().second}};
+    }
+    return ForAll(groups.size(), true, [&](size_t g) -> absl::Status {
+      std::vector<uint64_t> wanted;
+      for (size_t s = groups[g].first; s < groups[g].second; ++s) {
+        for (const Missed& m : missed[s]) wanted.push_back(call.ids[m.position]);
+      }
+      ColdRows rows;
+      RETURN_IF_ERROR(core_->cold->MultiGet(wanted, &rows));
+      STARLING_SYNC_POINT("store.fetched");
+      size_t first = 0;
+      for (size_t s = groups[g].first; s < groups[g].second; ++s) {
+        if (missed[s].empty()) continue;
+        RETURN_IF_ERROR(stripes_[s]->RunMissed(call, missed[s], rows, first));
+        first += missed[s].size();
+      }
+      return absl::OkStatus();
+    });
   }
 
   absl::Status RestoreExtras(std::map<std::string, std::string>& extras)
@@ -247,51 +313,129 @@ class EmbeddingTableImpl : public EmbeddingTable {
       core_->epoch = std::max<uint32_t>(core_->epoch, epoch);
     }
     const absl::string_view admission = extras[kAdmissionExtra];
-    const size_t part = admission.size() / kStripes;
-    for (uint32_t s = 0; s < kStripes; ++s) {
-      RETURN_IF_ERROR(stripes_[s]->MergeAdmission(admission.substr(s * part, part)));
+    if (admission.size() <= sizeof(uint32_t)) return absl::OkStatus();
+    // Stripes are runs of buckets, so one of theirs covers several of ours or the reverse.
+    const size_t theirs = row_file::Get<uint32_t>(admission.data()), ours = stripes_.size();
+    const size_t bytes = admission.size() - sizeof(uint32_t);
+    if (theirs == 0 || theirs > kBuckets || !std::has_single_bit(theirs) || bytes % theirs != 0) {
+      return absl::DataLossError("the admission state is not one of ours");
+    }
+    const size_t part = bytes / theirs;
+    for (size_t i = 0; i < std::max(theirs, ours); ++i) {
+      const size_t from = theirs >= ours ? i : i * theirs / ours;
+      const size_t to = ours >= theirs ? i : i * ours / theirs;
+      RETURN_IF_ERROR(
+          stripes_[to]->MergeAdmission(admission.substr(sizeof(uint32_t) + from * part, part)));
     }
     return absl::OkStatus();
   }
 
+  void EndSnapshot() {
+    for (const auto& stripe : stripes_) stripe->EndSnapshot();
+    core_->aside.Stop();
+    snapshot_active_ = false;
+  }
+
+  // ---- The keeper: a thread that begins with the first demotion ----
+
+  void StartKeeper() const {
+    std::call_once(keeper_once_, [this] { keeper_ = std::thread([this] { Keep(); }); });
+  }
+
+  void Keep() const {
+    uint32_t bucket = 0;
+    uint64_t id = 0;  // Where the sweep of the cold tier stands.
+    while (!stopped_) {
+      if (core_->demote_due.exchange(0) != 0) {
+        for (size_t s = 0; s < stripes_.size() && !stopped_;) {
+          absl::ReaderMutexLock lock(&writers_);
+          absl::StatusOr<bool> more = stripes_[s]->Demote();
+          // An error shows in the next call that needs the room.
+          if (!more.ok() || !*more) ++s;
+        }
+        continue;
+      }
+      if (core_->evicts()) SweepCold(&bucket, &id);
+      absl::SleepFor(kKeeperTurn);
+    }
+  }
+
+  void SweepCold(uint32_t* bucket, uint64_t* id) const {
+    const int64_t surplus = core_->rows_max > 0 ? rows() - core_->rows_max : 0;
+    absl::ReaderMutexLock lock(&writers_);
+    auto cursor = core_->cold->NewCursor(nullptr, 0, *id, *bucket);
+    std::vector<uint64_t> ids;
+    uint32_t stripe = 0;
+    for (; cursor->Valid() && ids.size() < kSweepColdIds; cursor->Next()) {
+      const uint64_t next = cursor->row().id;
+      if (!ids.empty() && StripeOf(next) != stripe) break;
+      stripe = StripeOf(next);
+      ids.push_back(next);
+    }
+    *id = ids.empty() ? 0 : ids.back() + 1;
+    *bucket = ids.empty() ? 0 : BucketOf(ids.back());
+    if (!ids.empty()) stripes_[stripe]->SweepCold(ids, surplus).IgnoreError();
+  }
+
   const std::unique_ptr<TableCore> core_;
+  const int shift_;  // Of a bucket, to its stripe.
   ThreadPool* const pool_;
-  std::array<std::unique_ptr<TableStripe>, kStripes> stripes_;  // Each guards itself.
-  // Shared by calls that change rows; exclusive while rows are walked or restored.
-  mutable absl::Mutex writers_ ABSL_ACQUIRED_BEFORE(stripes_);
+  std::vector<std::unique_ptr<TableStripe>> stripes_;  // Each guards itself.
+  std::atomic<bool> snapshot_active_{false};
+  std::atomic<bool> stopped_{false};
+  mutable std::once_flag keeper_once_;
+  mutable std::thread keeper_;
+  // Shared by calls; exclusive at a snapshot's instant and while rows are
+  // walked or restored.
+  mutable absl::Mutex writers_;
 };
 
 }  // namespace
 
+absl::StatusOr<std::vector<std::string>> EmbeddingTable::Snapshot(const std::string& path) {
+  ASSIGN_OR_RETURN(std::unique_ptr<TableSnapshot> snapshot, StartSnapshot(path, {}));
+  return snapshot->Wait();
+}
+
 absl::StatusOr<std::unique_ptr<EmbeddingTable>> EmbeddingTable::Open(const TableSpec& spec,
                                                                      const TableEnv& env) {
-  const std::string where = absl::StrCat("table ", spec.options().name());
+  const TableOptions& options = spec.options();
+  const std::string where = absl::StrCat("table ", options.name());
   auto core = std::make_unique<TableCore>();
   ASSIGN_OR_RETURN(core->layout, RowLayout::Create(spec));
-  RETURN_IF_ERROR(Annotate(AdmissionFilter::Check(spec.options().admit()), where));
+  RETURN_IF_ERROR(Annotate(AdmissionFilter::Check(options.admit()), where));
   core->spec = spec;
   core->seed = TableSeed(spec);
-  core->ttl = spec.options().evict().ttl();
-  core->dense = spec.options().update() == TableOptions::DENSE;
-  core->budget = spec.options().memory();
-  const int64_t row_bytes = RowSlab::RowBytes(core->layout.floats());
-  const int64_t least = kStripes * (256 + 4 * row_bytes);
-  if (core->budget < least) {
+  core->ttl = options.evict().ttl();
+  core->rows_max = options.evict().rows();
+  core->norm_min = options.evict().norm();
+  core->dense = options.update() == TableOptions::DENSE;
+  const bool tiered = options.tier() == TableOptions::ROCKSDB && !core->dense;
+  if (tiered && env.scratch_dir.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(where, ": memory is ", core->budget, " bytes; raise it to at least ", least));
+        absl::StrCat(where, ": tier rocksdb needs a scratch directory"));
   }
-  const int64_t share = core->budget / kStripes;
-  core->chunk_rows = std::bit_floor<uint64_t>(std::clamp<int64_t>(
-      share / 8 / row_bytes, 1, std::max<int64_t>(1, kChunkBytesMax / row_bytes)));
-  core->admission_bytes = std::clamp<int64_t>(share / 32, 64, kAdmissionBytesMax / kStripes);
-  if (spec.options().tier() == TableOptions::ROCKSDB && !core->dense) {
-    if (env.scratch_dir.empty()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(where, ": tier rocksdb needs a scratch directory"));
-    }
-    core->cold = std::make_unique<ColdTier>(ColdTier::Options{.dir = env.scratch_dir});
+  const int64_t cold_bytes =
+      tiered ? std::clamp(options.memory() / 8, ColdTier::kMemoryMin, kColdBytesMax) : 0;
+  core->budget = options.memory() - cold_bytes;
+  const int64_t row_bytes = int64_t{sizeof(RowHeader)} + core->layout.body_bytes();
+  const int64_t share_min = std::max(kShareMin, 8 * row_bytes);
+  if (core->budget < share_min) {
+    return absl::InvalidArgumentError(absl::StrCat(where, ": memory is ", options.memory(),
+                                                   " bytes; raise it to at least ",
+                                                   share_min + cold_bytes));
   }
-  return std::make_unique<EmbeddingTableImpl>(std::move(core), env.pool);
+  const auto stripes = static_cast<int>(std::bit_floor<uint64_t>(
+      std::clamp<int64_t>(core->budget / std::max(kShareWanted, 2 * share_min), 1, kStripesMax)));
+  core->share = core->budget / stripes;
+  core->admission_bytes = std::clamp<int64_t>(core->share / 32, 64, kAdmissionBytesMax / stripes);
+  if (tiered) {
+    core->cold = std::make_unique<ColdTier>(
+        ColdTier::Options{env.scratch_dir, core->layout.body_bytes(), cold_bytes});
+  }
+  auto table = std::make_unique<EmbeddingTableImpl>(std::move(core), stripes, env.pool);
+  RETURN_IF_ERROR(Annotate(table->CheckMemory(), where));
+  return table;
 }
 
 }  // namespace starling

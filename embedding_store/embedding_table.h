@@ -1,19 +1,30 @@
 // An EmbeddingTable maps a feature id to one row: [meta | weights | optimizer
-// state]. Hot rows live in memory under a budget; the rest, when the tier is
-// rocksdb, in a RocksDB that is scratch: it has no WAL and is discarded on
-// open. Only a snapshot is truth. With update: dense all rows stay in memory,
-// whatever the tier, since every step touches them all.
+// state]. Hot rows live in memory under a budget of bytes; the rest, when the
+// tier is rocksdb, in a RocksDB that is scratch: it has no WAL and is discarded
+// on open. Only a snapshot is truth. With update: dense all rows stay in
+// memory, whatever the tier, since every step touches them all.
 //
 // The table owns all row memory; callers get copies, never row pointers. Calls
-// are batches; ids are unique within a call.
+// are batches; ids are unique within a call. Ids ordered by (bucket, id), as a
+// Batch has them, are served fastest.
 //
-// An id is unknown (never seen, or not admitted yet), known, or expired: a row
-// whose TTL has passed, by the event time given, reads as unknown and starts
-// anew if it is created again.
+// An id is
+//   unknown   never seen, refused by admission so far, erased or evicted. It
+//             reads as zeros and takes no gradient.
+//   known     it has a row, in either tier.
+//   expired   known, but the event time given is more than the TTL after the
+//             row's. LookupOrCreate starts its row anew; other calls, which
+//             bring no event time, still see the old row until it is swept.
+// Evicted means swept: expired by the latest event time of the last call that
+// brought one (so a second pass over old logs finds the clock put back), of a
+// norm below evict.norm, or surplus to evict.rows and seldom seen.
+// It happens a slice at a time, in ApplyGradients for rows in memory and in the
+// background for cold ones, and is no different from Erase: an admitted id
+// that is seen again gets a new row at once.
 //
-// Thread safety: any method, any thread. An id hashes to one stripe and its
-// lock, so a batch is atomic per row, not as a whole; Snapshot alone stops
-// writers for as long as it takes to copy the rows.
+// Thread safety: any method, any thread. An id belongs to one stripe and its
+// lock, so a batch is atomic per row, not as a whole. A snapshot sees each
+// call as a whole or not at all.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +32,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -42,9 +54,38 @@ struct TableEnv {
 };
 
 struct TableStats {
-  int64_t rows_memory = 0, rows_cold = 0, bytes_memory = 0;
-  int64_t hits_memory = 0, hits_cold = 0, misses = 0;
-  int64_t created = 0, refused = 0, expired = 0, demoted = 0, promoted = 0;
+  int64_t rows_memory = 0, rows_cold = 0;
+  int64_t bytes_memory = 0;  // Index, rows, admission, and RocksDB's caches and buffers.
+  int64_t bytes_disk = 0;
+  int64_t hits_memory = 0, hits_cold = 0, misses = 0;  // Ids of all calls.
+  int64_t created = 0, refused = 0, expired = 0, evicted = 0, erased = 0;
+  int64_t demoted = 0, promoted = 0;
+  // What the calls wanted of RocksDB, and what it moved for that: their
+  // quotients are the read and write amplification.
+  int64_t cold_bytes_wanted = 0, cold_bytes_read = 0;
+  int64_t cold_bytes_given = 0, cold_bytes_written = 0;
+  int64_t snapshot_aside_bytes = 0;  // Copied aside by writers for snapshots.
+};
+
+// A snapshot on its way to its files.
+class TableSnapshot {
+ public:
+  virtual ~TableSnapshot() = default;  // Waits for it, or ends it if Wait was not called.
+  // Names of the durable files, relative to the directory of `path`, in the
+  // order in which a restore must read them.
+  virtual absl::StatusOr<std::vector<std::string>> Wait() = 0;
+  // Rows that change from the snapshot's instant on have this epoch or a later one.
+  virtual uint32_t epoch() const = 0;
+};
+
+// The file of cold rows stands beside that of the rows in memory.
+inline constexpr char kColdSuffix[] = ".cold";
+
+struct SnapshotOptions {
+  // 0: all rows. Else only those that changed since the snapshot whose epoch()
+  // this was, and tombstones for those that went.
+  uint32_t since = 0;
+  int64_t bytes_per_second_max = 0;  // 0: as fast as it goes.
 };
 
 class EmbeddingTable : public RowSource {
@@ -68,15 +109,26 @@ class EmbeddingTable : public RowSource {
   // so a step counter (Adam) equals the number of calls; `ids` may be empty.
   virtual absl::Status ApplyGradients(std::span<const uint64_t> ids, std::span<const float> grads,
                                       float lr_scale) = 0;
+  // Adds deltas (ids, width) to the weights as they are. Unknown ids are skipped.
+  virtual absl::Status ApplyDeltas(std::span<const uint64_t> ids,
+                                   std::span<const float> deltas) = 0;
   // Brings cold rows of `ids` into memory; never reads values, never fails a step.
   virtual void Prefetch(std::span<const uint64_t> ids) = 0;
   virtual absl::Status Erase(std::span<const uint64_t> ids) = 0;
 
-  // Writes all rows, the admission state and the counters as one row file at
-  // `path`, durable when it returns. What a failed call leaves is not a row file.
-  virtual absl::Status Snapshot(const std::string& path) = 0;
-  // Adds the rows of a row file that `keep(id)` accepts: a restore into
-  // another number of shards reads every file on every shard.
+  // Takes the instant, and writes the rows of that instant in the background:
+  // those in memory to a row file at `path` with the admission state and the
+  // counters, those only in the cold tier, and tombstones, to `path` + kColdSuffix.
+  // Calls go on meanwhile. One snapshot at a time: FailedPrecondition; the
+  // same if `since` lies too far back for the tombstones that are kept.
+  virtual absl::StatusOr<std::unique_ptr<TableSnapshot>> StartSnapshot(
+      const std::string& path, const SnapshotOptions& options) = 0;
+  // A full one, awaited. What a failed call leaves is not a row file.
+  absl::StatusOr<std::vector<std::string>> Snapshot(const std::string& path);
+  // Tombstones from before `epoch` will not be asked for again.
+  virtual void DropTombstones(uint32_t epoch) = 0;
+  // Takes in one file of a snapshot: sets the rows that `keep(id)` accepts. A
+  // restore into another number of shards reads every file on every shard.
   // FailedPrecondition, naming what differs, if its layout is not this table's.
   // After DataLoss the table holds a part of the rows: discard it.
   virtual absl::Status Restore(const std::string& path,

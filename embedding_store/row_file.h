@@ -2,9 +2,8 @@
 // bundle, delta and bucket move. docs/formats.md describes it byte by byte.
 //
 //   header   magic, version, RowFileHeader proto, CRC32C
-//   blocks   up to 1 MiB of rows each, ordered by (bucket, id) across the file: size, rows, CRC32C
-//   extra    named blobs (admission state), CRC32C each
-//   footer   rows, blocks, CRC32C, magic
+//   blocks   up to 1 MiB of rows each, ordered by (bucket, id) if the header says so: size, rows,
+//   CRC32C extra    named blobs (admission state), CRC32C each footer   rows, blocks, CRC32C, magic
 //
 // A reader checks every checksum it passes, and that the file ends with its
 // footer: a truncated or altered file is DataLoss naming path and offset.
@@ -35,6 +34,7 @@ struct RowFileHeader {
   TableSpec spec;  // What the rows belong to.
   int width = 0;
   int state_size = 0;  // 0 in bundles: weights only.
+  bool sorted = true;  // Ids ascend by (bucket, id); else they come in any order.
 };
 
 class RowFileWriter {
@@ -42,7 +42,7 @@ class RowFileWriter {
   static absl::StatusOr<std::unique_ptr<RowFileWriter>> Create(const std::string& path,
                                                                const RowFileHeader& header);
   virtual ~RowFileWriter() = default;
-  // REQUIRES: ids ascend by (bucket, id).
+  // REQUIRES: ids ascend by (bucket, id), unless the header says otherwise.
   virtual absl::Status Append(const RowRecord& row) = 0;
   virtual absl::Status AddExtra(const std::string& name, absl::string_view bytes) = 0;
   // The file is durable if ok, and removed if not.

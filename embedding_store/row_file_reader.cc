@@ -96,7 +96,7 @@ class RowFileReaderImpl : public RowFileReader {
         proto.width() < 0 || proto.state_size() < 0) {
       return Corrupt(kHeaderPrefix, "unreadable header");
     }
-    header_ = {proto.spec(), proto.width(), proto.state_size()};
+    header_ = {proto.spec(), proto.width(), proto.state_size(), proto.sorted()};
     floats_.resize(static_cast<size_t>(header_.width) + header_.state_size);
     body_begin_ = kHeaderPrefix + length + 4;
     return absl::OkStatus();
@@ -157,7 +157,8 @@ class RowFileReaderImpl : public RowFileReader {
         row.floats = floats_;
         pos += bytes;
       }
-      if (have_last_ && !IdBefore(last_id_, row.id)) return Corrupt(start, "ids out of order");
+      if (header_.sorted && have_last_ && !IdBefore(last_id_, row.id))
+        return Corrupt(start, "ids out of order");
       have_last_ = true;
       last_id_ = row.id;
       RETURN_IF_ERROR(fn(row));

@@ -14,14 +14,15 @@ using namespace row_file;
 
 class RowFileWriterImpl : public RowFileWriter {
  public:
-  RowFileWriterImpl(std::unique_ptr<WritableFile> file, size_t floats)
-      : file_(std::move(file)), floats_(floats) {}
+  RowFileWriterImpl(std::unique_ptr<WritableFile> file, const RowFileHeader& header)
+      : file_(std::move(file)), floats_(header.width + header.state_size), sorted_(header.sorted) {}
 
   absl::Status WriteHeader(const RowFileHeader& header) {
     RowFileHeaderProto proto;
     *proto.mutable_spec() = header.spec;
     proto.set_width(header.width);
     proto.set_state_size(header.state_size);
+    if (!header.sorted) proto.set_sorted(false);
     std::string bytes(kMagic);
     std::string body = proto.SerializeAsString();
     Put<uint32_t>(&bytes, kVersion);
@@ -73,7 +74,7 @@ class RowFileWriterImpl : public RowFileWriter {
     if (extras_ > 0) {
       return absl::InternalError(absl::StrCat(file_->path(), ": row added after an extra"));
     }
-    if (rows_ > 0 && !IdBefore(last_id_, row.id)) {
+    if (sorted_ && rows_ > 0 && !IdBefore(last_id_, row.id)) {
       return absl::InternalError(
           absl::StrCat(file_->path(), ": id ", row.id, " after ", last_id_, " is out of order"));
     }
@@ -115,7 +116,8 @@ class RowFileWriterImpl : public RowFileWriter {
 
   std::unique_ptr<WritableFile> file_;
   const size_t floats_;  // Per row.
-  std::string block_;    // Rows of the block being filled.
+  const bool sorted_;
+  std::string block_;  // Rows of the block being filled.
   uint32_t block_rows_ = 0;
   uint64_t rows_ = 0, blocks_ = 0;
   uint32_t extras_ = 0;
@@ -127,8 +129,7 @@ class RowFileWriterImpl : public RowFileWriter {
 absl::StatusOr<std::unique_ptr<RowFileWriter>> RowFileWriter::Create(const std::string& path,
                                                                      const RowFileHeader& header) {
   ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, CreateFile(path));
-  auto writer =
-      std::make_unique<RowFileWriterImpl>(std::move(file), header.width + header.state_size);
+  auto writer = std::make_unique<RowFileWriterImpl>(std::move(file), header);
   RETURN_IF_ERROR(writer->WriteHeader(header));
   return writer;
 }

@@ -1,6 +1,9 @@
 #include "embedding_store/row_layout.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
 
 #include "base/hash.h"
 #include "base/random.h"
@@ -30,6 +33,20 @@ absl::StatusOr<Segment> MakeSegment(const TableSpec& table, const SegmentSpec& s
   return segment;
 }
 
+FloatType TypeOf(TableOptions::Dtype dtype) {
+  switch (dtype) {
+    case TableOptions::FP16:
+      return FloatType::kFp16;
+    case TableOptions::BF16:
+      return FloatType::kBf16;
+    case TableOptions::INT8:
+      return FloatType::kInt8;
+    case TableOptions::FP32:
+      break;
+  }
+  return FloatType::kFp32;
+}
+
 }  // namespace
 
 uint64_t TableSeed(const TableSpec& spec) {
@@ -43,12 +60,15 @@ absl::StatusOr<RowLayout> RowLayout::Create(const TableSpec& spec) {
         absl::StrCat("table ", spec.options().name(), ": a row needs at least one segment"));
   }
   RowLayout layout;
+  layout.type_ = TypeOf(spec.options().dtype());
   for (const SegmentSpec& segment_spec : spec.segments()) {
     ASSIGN_OR_RETURN(Segment segment, MakeSegment(spec, segment_spec));
     segment.weight_offset = layout.width_;
     segment.state_offset = layout.state_size_;
+    segment.body_offset = layout.weight_bytes_;
     layout.width_ += segment.dim;
     layout.state_size_ += segment.state_size;
+    layout.weight_bytes_ += EncodedBytes(layout.type_, segment.dim);
     layout.segments_.push_back(std::move(segment));
   }
   return layout;
@@ -80,6 +100,84 @@ void RowLayout::Apply(float lr_scale, std::span<float> row, std::span<const floa
                       row.subspan(width_ + s.state_offset, s.state_size),
                       grad.subspan(s.weight_offset, s.dim));
   }
+}
+
+// ---- The body ----
+
+namespace {
+
+// Room for one row in its plain form, of the calling thread.
+std::span<float> Scratch(size_t floats) {
+  thread_local std::vector<float> scratch;
+  if (scratch.size() < floats) scratch.resize(floats);
+  return std::span(scratch).first(floats);
+}
+
+}  // namespace
+
+void RowLayout::DecodeWeights(const char* body, float* weights) const {
+  for (const Segment& s : segments_) {
+    Decode(type_, body + s.body_offset, {weights + s.weight_offset, static_cast<size_t>(s.dim)});
+  }
+}
+
+void RowLayout::EncodeWeights(const float* weights, uint64_t key, char* body) const {
+  for (int i = 0; i < width_; ++i)
+    key = (key ^ std::bit_cast<uint32_t>(weights[i])) * 0x9E3779B97F4A7C15ull;
+  for (const Segment& s : segments_) {
+    Encode(type_, {weights + s.weight_offset, static_cast<size_t>(s.dim)},
+           Mix64(key + s.weight_offset), body + s.body_offset);
+  }
+}
+
+void RowLayout::Unpack(const char* body, std::span<float> floats) const {
+  ReadWeights(body, floats.data());
+  std::memcpy(floats.data() + width_, body + weight_bytes_, state_size_ * sizeof(float));
+}
+
+void RowLayout::Pack(std::span<const float> floats, char* body) const {
+  for (const Segment& s : segments_) {
+    EncodeNearest(type_, floats.subspan(s.weight_offset, s.dim), body + s.body_offset);
+  }
+  std::memcpy(body + weight_bytes_, floats.data() + width_, state_size_ * sizeof(float));
+}
+
+void RowLayout::Init(uint64_t table_seed, uint64_t id, float steps, char* body) const {
+  std::span<float> row =
+      plain() ? std::span(reinterpret_cast<float*>(body), floats()) : Scratch(floats());
+  InitRow(table_seed, id, row);
+  if (steps > 0) SetSteps(steps, row);
+  if (!plain()) Pack(row, body);
+}
+
+void RowLayout::Step(float lr_scale, uint64_t key, char* body, std::span<const float> grad) const {
+  if (plain()) {
+    return Apply(lr_scale, {reinterpret_cast<float*>(body), static_cast<size_t>(floats())}, grad);
+  }
+  std::span<float> weights = Scratch(width_), state = State(body);
+  DecodeWeights(body, weights.data());
+  for (const Segment& s : segments_) {
+    s.optimizer->Step(lr_scale, weights.subspan(s.weight_offset, s.dim),
+                      state.subspan(s.state_offset, s.state_size),
+                      grad.subspan(s.weight_offset, s.dim));
+  }
+  EncodeWeights(weights.data(), key, body);
+}
+
+void RowLayout::AddDelta(uint64_t key, char* body, std::span<const float> delta) const {
+  std::span<float> weights =
+      plain() ? std::span(reinterpret_cast<float*>(body), width_) : Scratch(width_);
+  if (!plain()) DecodeWeights(body, weights.data());
+  for (int i = 0; i < width_; ++i) weights[i] += delta[i];
+  if (!plain()) EncodeWeights(weights.data(), key, body);
+}
+
+double RowLayout::Norm(const char* body) const {
+  std::span<float> weights = Scratch(width_);
+  ReadWeights(body, weights.data());
+  double squares = 0;
+  for (float w : weights) squares += double{w} * w;
+  return std::sqrt(squares);
 }
 
 }  // namespace starling

@@ -1,9 +1,15 @@
 // RowLayout: what stands where inside a row. The seam between the table, which
 // moves rows as opaque bytes, and optimisers, formats and exporters.
 //
-// A row is RowMeta, then the weights of all segments in order, then the
-// optimiser state of all segments in order. All floats.
+// In its plain form, which files, exports and tests use, a row is floats: the
+// weights of all segments in order, then the optimiser state of all segments.
+// In memory and in the cold tier a row's body is the same with the weights of
+// each segment encoded as the table's dtype says; state is always fp32.
+//
+// Thread safety: const after Create; any thread.
 #pragma once
+
+#include <emmintrin.h>
 
 #include <cstdint>
 #include <memory>
@@ -11,15 +17,17 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/narrow_float.h"
 #include "base/optimizer.h"
 #include "embedding_store/table.pb.h"
 
 namespace starling {
 
 struct RowMeta {
-  int64_t event_time = 0;  // Seconds: latest event that touched the row.
-  uint32_t frequency = 0;  // Impressions seen since the row exists; saturates.
+  int64_t event_time = 0;  // Seconds: latest event that touched the row; 0: unknown.
+  uint32_t frequency = 0;  // Impressions seen since the row exists; saturates at 2^24 - 1.
   uint32_t epoch = 0;      // Snapshot epoch of the last write.
+  bool operator==(const RowMeta&) const = default;
 };
 static_assert(sizeof(RowMeta) == 16);
 
@@ -28,12 +36,22 @@ struct Segment {
   int weight_offset = 0;  // Floats from the start of the weights.
   int state_offset = 0;   // Floats from the start of the state.
   int state_size = 0;
+  int body_offset = 0;  // Bytes from the start of the body to the encoded weights.
   float init = 0;
   std::shared_ptr<const Optimizer> optimizer;  // Layouts are copied; it is const.
 };
 
 // The seed of all row inits of a table: a function of the spec's seed and the table's name.
 uint64_t TableSeed(const TableSpec& spec);
+
+// Copies n floats from a row, which is aligned to 4 bytes.
+inline void CopyFloats(const char* from, int n, float* to) {
+  int i = 0;
+  for (; i + 4 <= n; i += 4) {
+    _mm_storeu_ps(to + i, _mm_loadu_ps(reinterpret_cast<const float*>(from) + i));
+  }
+  for (; i < n; ++i) to[i] = reinterpret_cast<const float*>(from)[i];
+}
 
 class RowLayout {
  public:
@@ -46,6 +64,7 @@ class RowLayout {
   int state_size() const { return state_size_; }  // State floats per row.
   int floats() const { return width_ + state_size_; }
 
+  // ---- The plain form: weights, then state ----
   // A new row for `id`: weights by (seed, table name, id), state as the optimisers start.
   void InitRow(uint64_t table_seed, uint64_t id, std::span<float> row) const;
   // Sets the step counters of a new row, for the optimisers that have one.
@@ -53,10 +72,39 @@ class RowLayout {
   // One step of every segment's optimiser. `row` is weights + state, `grad` (width).
   void Apply(float lr_scale, std::span<float> row, std::span<const float> grad) const;
 
+  // ---- The body of a row in memory ----
+  int weight_bytes() const { return weight_bytes_; }
+  int body_bytes() const { return weight_bytes_ + state_size_ * 4; }
+  bool plain() const { return type_ == FloatType::kFp32; }  // The body is the plain form.
+
+  void ReadWeights(const char* body, float* weights) const {
+    if (plain()) return CopyFloats(body, width_, weights);
+    DecodeWeights(body, weights);
+  }
+  void Unpack(const char* body, std::span<float> floats) const;
+  // Rounds to nearest: what was unpacked packs into the same bytes.
+  void Pack(std::span<const float> floats, char* body) const;
+  // As InitRow, SetSteps and Apply. Narrow weights are rounded at random by
+  // `key` (a number of the row's own) and their new values, so a replay
+  // rounds alike.
+  void Init(uint64_t table_seed, uint64_t id, float steps, char* body) const;
+  void Step(float lr_scale, uint64_t key, char* body, std::span<const float> grad) const;
+  // Adds `delta` (width) to the weights; the state stays.
+  void AddDelta(uint64_t key, char* body, std::span<const float> delta) const;
+  double Norm(const char* body) const;  // Of all weights.
+
  private:
+  void DecodeWeights(const char* body, float* weights) const;
+  void EncodeWeights(const float* weights, uint64_t key, char* body) const;
+  std::span<float> State(char* body) const {
+    return {reinterpret_cast<float*>(body + weight_bytes_), static_cast<size_t>(state_size_)};
+  }
+
   std::vector<Segment> segments_;
+  FloatType type_ = FloatType::kFp32;
   int width_ = 0;
   int state_size_ = 0;
+  int weight_bytes_ = 0;
 };
 
 }  // namespace starling

@@ -1,140 +1,178 @@
-// TableStripe: one of the 64 parts of an EmbeddingTable, with its own lock,
-// index, rows and clock hand. It does what the table promises for the ids of
-// its buckets; the table only splits batches and joins results.
+// TableStripe: one part of an EmbeddingTable, with its own lock, index, rows
+// and hands. It does what the table promises for the ids of its buckets; the
+// table only splits calls and joins results.
 //
-// When the stripe's share of the budget is used up, a slice of rows that were
-// not touched lately (CLOCK) is written to the cold tier in one batch and only
-// then leaves memory, in the calling thread: a failed write loses nothing. A
-// row that is accessed comes back; its cold copy stays behind, outdated, and is
-// overwritten by the next demotion.
+// A call goes over its ids once, with index lines and rows brought into cache
+// ahead. Ids that are not in memory are read from the cold tier
+// without the lock, all at once for the whole call, and handled in a second
+// turn. A row that left memory in between is noticed by its version and read
+// again under the lock.
+//
+// Demotion takes rows that were not touched lately (CLOCK), a slice at a time:
+// they are copied, written without the lock, and leave memory only if nobody
+// touched them meanwhile; a failed write loses nothing. A row that comes back
+// keeps its cold copy, which is outdated from the first change on.
 //
 // Thread safety: any method, any thread.
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "base/hash.h"
 #include "embedding_store/admission.h"
 #include "embedding_store/bucket_index.h"
 #include "embedding_store/cold_tier.h"
-#include "embedding_store/embedding_table.h"
 #include "embedding_store/row_file.h"
 #include "embedding_store/row_slab.h"
+#include "embedding_store/table_core.h"
 
 namespace starling {
 
-// Buckets go round over the stripes: servers own runs of buckets, and so each
-// of them uses all its stripes and their share of the budget.
-inline constexpr uint32_t kStripes = 64;
-inline constexpr uint32_t kBucketsPerStripe = kBuckets / kStripes;
-inline uint32_t StripeOf(uint64_t id) { return BucketOf(id) % kStripes; }
-
-// What the stripes of a table share. Constant after Open but for the atomics.
-struct TableCore {
-  TableSpec spec;
-  RowLayout layout;
-  uint64_t seed = 0;
-  double ttl = 0;      // Seconds; 0: rows never expire.
-  bool dense = false;  // update: dense.
-  int64_t budget = 0;
-  uint32_t chunk_rows = 0;
-  int64_t admission_bytes = 0;     // Per stripe, at most.
-  std::unique_ptr<ColdTier> cold;  // Null: all rows stay in memory.
-  std::atomic<int64_t> bytes{0};   // Of all stripes.
-  std::atomic<uint32_t> epoch{1};
-};
-
-// The part of a batch that belongs to one stripe: ids[positions[k]].
-struct StripeBatch {
-  std::span<const uint64_t> ids;
-  std::span<const uint32_t> positions;
-};
-
 class TableStripe {
  public:
-  using RowFn = std::function<absl::Status(uint64_t, const RowMeta&, std::span<const float>)>;
-
   explicit TableStripe(TableCore* core);
 
-  // As EmbeddingTable's; spans are those of the whole batch.
-  absl::Status Lookup(const StripeBatch& batch, std::span<float> weights);
-  absl::Status LookupOrCreate(const StripeBatch& batch, std::span<const uint32_t> counts,
-                              std::span<const int64_t> event_times, std::span<float> weights);
-  absl::Status ApplyGradients(const StripeBatch& batch, std::span<const float> grads,
-                              float lr_scale);
-  absl::Status Prefetch(const StripeBatch& batch);
-  absl::Status Erase(const StripeBatch& batch);
+  // False if the machine gave no memory to begin with.
+  bool ok() const { return index_.bytes() > 0; }
+
+  // The first turn: handles what is in memory. Appends ids that may be in the
+  // cold tier to `missed`; ids that are nowhere are handled as well.
+  absl::Status Run(const TableCall& call, const StripePart& part, std::vector<Missed>* missed);
+  // The second turn. rows.row(first + i) is what the cold tier holds of missed[i].
+  absl::Status RunMissed(const TableCall& call, std::span<const Missed> missed,
+                         const ColdRows& rows, size_t first);
+  // Ends a kGradients call of a table with update: dense.
+  void StepOthers(float lr_scale);
+
+  absl::Status Erase(std::span<const uint64_t> ids);
   // Sets or, for a tombstone, removes one row.
   absl::Status Put(const RowRecord& record);
 
-  // The memory rows by bucket, for EmitBucket while no writer runs.
-  struct Order {
-    std::array<uint32_t, kBucketsPerStripe + 1> offsets;
-    std::vector<uint32_t> slots;
-  };
-  Order OrderByBucket();
-  // Calls fn for every row of `bucket` by id, memory and cold merged. `cold`
-  // stands at the first cold row of the bucket or behind it, and is left
-  // behind the bucket.
-  absl::Status EmitBucket(uint32_t bucket, const Order& order, ColdTier::Cursor* cold,
-                          const RowFn& fn);
+  // Writes rows to the cold tier until a fiftieth of the stripe's memory is
+  // free, if the budget is used up; at most one slice. True: call again.
+  absl::StatusOr<bool> Demote();
+  // Looks at the next `slots` rows and evicts what is expired, of too small a
+  // norm, or, for up to `surplus` rows, seldom seen. Returns the number evicted.
+  absl::StatusOr<int64_t> Sweep(int64_t slots, int64_t surplus);
+  // The same for rows of the cold tier, given by id: reads them and decides.
+  absl::StatusOr<int64_t> SweepCold(std::span<const uint64_t> ids, int64_t surplus);
+
+  // ---- Snapshot ----
+  // From here on rows of an older epoch are copied aside before they change.
+  // Appends the admission state and the tombstones since `since`.
+  void BeginSnapshot(uint32_t since, std::string* admission, std::vector<uint64_t>* tombstones);
+  // Appends the bytes of changed rows among the next slots; false at the end.
+  bool CopyRows(int64_t slots, std::string* out);
+  void EndSnapshot();
+  // Forgets tombstones of epochs before `epoch`.
+  void DropTombstones(uint32_t epoch);
+  // Tombstones of this epoch and later are complete.
+  uint32_t tombstones_from();
+
+  // Calls fn(row) for every row by (bucket, id), memory and cold merged.
+  // `cold` stands at the stripe's first cold row and is left behind its last.
+  absl::Status Walk(uint32_t bucket_end, ColdTier::Cursor* cold,
+                    const std::function<absl::Status(const RowHeader&)>& fn);
 
   absl::Status MergeAdmission(absl::string_view state);
-  void AppendAdmission(std::string* out);
   uint64_t steps();
   void RaiseSteps(uint64_t steps);  // To at least `steps`.
   void AddStats(TableStats* stats);
 
  private:
-  using Row = RowSlab::Row;
+  static constexpr uint32_t kVersions = 1024;
+  static constexpr uint32_t kNoCursor = 0xFFFFFFFF;
 
-  // Fills slots_, and missed_ with the positions of ids not in memory.
-  void Find(const StripeBatch& batch, int floats) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Visits ids[p] for every p of missed_, from the cold tier; null: not there.
-  using Visit = std::function<absl::Status(uint32_t p, const RowMeta*, std::span<const float>)>;
-  absl::Status VisitMissed(std::span<const uint64_t> ids, const Visit& visit)
+  uint32_t FindSlot(uint64_t id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  uint32_t& Version(uint64_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return versions_[BucketIndex::HashOf(id) >> 40 & (kVersions - 1)];
+  }
+  // Finds all ids of the part: on_hit(position, slot) for those in memory, the
+  // others are appended to `missed`. The first `bytes` of a row will be used.
+  template <typename OnHit>
+  void Scan(const TableCall& call, const StripePart& part, int64_t bytes,
+            std::vector<Missed>* missed, const OnHit& on_hit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void ScanCall(const TableCall& call, const StripePart& part, std::vector<Missed>* missed)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::StatusOr<uint32_t> NewSlot(uint64_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status Demote() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::StatusOr<uint32_t> Promote(uint64_t id, const RowMeta& meta, std::span<const float> floats)
+  // Handles ids that were not in memory; `rows` null: nor in the cold tier.
+  absl::Status Settle(const TableCall& call, std::span<const Missed> missed, const ColdRows* rows,
+                      size_t first) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // What a call does to a row in memory, to one that is only in the cold tier,
+  // and to an id without a row. The last two may need room for one row.
+  void Hit(const TableCall& call, uint32_t p, uint32_t slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void FromCold(const TableCall& call, uint32_t p, const RowHeader& row)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void InitSlot(uint32_t slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Touch(uint32_t slot, uint32_t count, int64_t event_time) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Step(uint32_t slot, std::span<const float> grad, float lr_scale)
+  void Absent(const TableCall& call, uint32_t p) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void HitCreate(const TableCall& call, uint32_t p, uint32_t slot)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void StepOthers(float lr_scale) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void HitStep(const TableCall& call, uint32_t p, uint32_t slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Called before a row's bytes change or go.
+  void BeforeChange(uint32_t slot, RowHeader* row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (slot >= cursor_ && row->has(kRowDirty) &&
+        row->epoch < core_.epoch.load(std::memory_order_relaxed)) {
+      core_.aside.Push(reinterpret_cast<const char*>(row), rows_.stride());
+    }
+  }
+  void Changed(RowHeader* row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    row->Set(kRowDirty | kRowReferenced);
+    row->epoch = core_.epoch.load(std::memory_order_relaxed);
+  }
+  void InitRow(RowHeader* row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // Makes room for at least one new row, for `wanted` if that is cheap. May
+  // give up the lock meanwhile. ResourceExhausted if tier is memory.
+  absl::Status Reserve(int64_t wanted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // A step of growth, if the budget and the machine have it.
+  bool GrowRows() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool GrowIndex() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool Pay(int64_t bytes);
+  int64_t Room() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // REQUIRES: Reserve gave room for it.
+  uint32_t NewSlot(uint64_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  uint32_t Promote(const RowHeader& row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status DemoteSlice() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void PickVictims(std::vector<uint32_t>* slots, std::vector<char>* bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void FinishVictims(std::span<const uint32_t> slots, bool written)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Removes a row from memory; its cold copy, if it has one, is another matter.
   void FreeSlot(uint32_t slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // A slot for an id that was seen and has no live row; kNone if it is refused.
-  // `cold` says that the cold tier holds an expired row of it.
-  absl::StatusOr<uint32_t> Admit(uint64_t id, uint32_t count, bool cold)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The same for an expired row in memory.
-  absl::StatusOr<uint32_t> Renew(uint32_t slot, uint32_t count) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool Expired(const RowMeta& meta, int64_t event_time) const;
+  // Removes a row from both tiers and notes a tombstone.
+  absl::Status Evict(std::span<const uint32_t> slots) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status EvictCold(std::span<const uint64_t> ids) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void AwaitWritten() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void NoteGone(uint64_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool Expired(uint32_t row_time, int64_t event_time) const;
+  bool Doomed(const RowHeader& row) const;
   int64_t bytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   TableCore& core_;
   absl::Mutex mu_;
-  BucketIndex index_ ABSL_GUARDED_BY(mu_);
+  BucketIndex index_;  // Guarded by mu_, but for Prefetch.
   RowSlab rows_ ABSL_GUARDED_BY(mu_);
   AdmissionFilter admission_ ABSL_GUARDED_BY(mu_);
-  uint32_t hand_ ABSL_GUARDED_BY(mu_) = 0;             // Of the clock: the next slot to look at.
-  int64_t rows_cold_ ABSL_GUARDED_BY(mu_) = 0;         // Rows that are in the cold tier alone.
-  uint64_t steps_ ABSL_GUARDED_BY(mu_) = 0;            // ApplyGradients calls, with update: dense.
-  TableStats stats_ ABSL_GUARDED_BY(mu_);              // Counters only.
-  std::vector<uint32_t> slots_ ABSL_GUARDED_BY(mu_);   // Scratch of the call under way.
-  std::vector<uint32_t> missed_ ABSL_GUARDED_BY(mu_);  // Scratch of the call under way.
+  uint32_t hand_ ABSL_GUARDED_BY(mu_) = 0;      // Of the clock: the next slot to look at.
+  uint32_t sweep_ ABSL_GUARDED_BY(mu_) = 0;     // The next slot to look at for eviction.
+  uint32_t aged_ ABSL_GUARDED_BY(mu_) = 1;      // Frequency up to which a surplus row goes.
+  int64_t rows_cold_ ABSL_GUARDED_BY(mu_) = 0;  // Rows that are in the cold tier alone.
+  uint64_t steps_ ABSL_GUARDED_BY(mu_) = 0;     // kGradients calls, with update: dense.
+  // Slots from here on have not been copied by the snapshot under way.
+  uint32_t cursor_ ABSL_GUARDED_BY(mu_) = kNoCursor;
+  // Rows are being written without the lock. Meanwhile no row leaves memory.
+  bool writing_ ABSL_GUARDED_BY(mu_) = false;
+  // Count the demotions of ids, by hash: see Missed.
+  std::array<uint32_t, kVersions> versions_ ABSL_GUARDED_BY(mu_) = {};
+  std::vector<std::pair<uint32_t, uint64_t>> tombstones_ ABSL_GUARDED_BY(mu_);  // Epoch, id.
+  uint32_t tombstones_from_ ABSL_GUARDED_BY(mu_) = 0;
+  TableStats stats_ ABSL_GUARDED_BY(mu_);  // Counters only.
 };
 
 }  // namespace starling

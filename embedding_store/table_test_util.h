@@ -5,13 +5,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
 #include "base/hash.h"
-#include "embedding_store/table.pb.h"
+#include "embedding_store/embedding_table.h"
 
 #define ASSERT_OK(expr)                                \
   do {                                                 \
@@ -20,6 +21,23 @@
   } while (0)
 
 namespace starling {
+
+// The smallest round budget of a tiered table: room for a few hundred rows.
+inline constexpr int64_t kTinyMemory = 224 << 10;
+
+// A full snapshot; its files' names are not wanted.
+inline absl::Status SnapshotTo(EmbeddingTable* table, const std::string& path) {
+  return table->Snapshot(path).status();
+}
+// Restores all files of a snapshot.
+inline absl::Status RestoreFrom(
+    EmbeddingTable* table, const std::string& path,
+    const std::function<bool(uint64_t)>& keep = [](uint64_t) { return true; }) {
+  if (PathExists(path + kColdSuffix)) {
+    if (absl::Status s = table->Restore(path + kColdSuffix, keep); !s.ok()) return s;
+  }
+  return table->Restore(path, keep);
+}
 
 // A directory that exists while the object does.
 class TestDir {

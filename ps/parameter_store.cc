@@ -190,9 +190,11 @@ absl::StatusOr<std::vector<FileSetEntry>> Store::Save(const std::string& dir) {
   RETURN_IF_ERROR(MakeDirs(dir));
   std::vector<FileSetEntry> files;
   for (int t = 0; t < tables(); ++t) {
-    std::string name = TableFile(TableName(t), shard_, shards());
-    RETURN_IF_ERROR(tables_[t]->Snapshot(JoinPath(dir, name)));
-    ASSIGN_OR_RETURN(files.emplace_back(), DescribeSetFile(dir, name));
+    const std::string path = JoinPath(dir, TableFile(TableName(t), shard_, shards()));
+    ASSIGN_OR_RETURN(std::vector<std::string> names, tables_[t]->Snapshot(path));
+    for (const std::string& name : names) {
+      ASSIGN_OR_RETURN(files.emplace_back(), DescribeSetFile(dir, name));
+    }
   }
   if (shard_ == 0) {
     ASSIGN_OR_RETURN(files.emplace_back(), WriteSetFile(dir, kDenseFile, dense_.Encode()));
@@ -220,8 +222,10 @@ absl::Status Store::LoadTable(int t, const std::string& dir, int writers,
     if (!names.contains(name)) {
       return absl::FailedPreconditionError(absl::StrCat(dir, ": holds no ", name));
     }
-    RETURN_IF_ERROR(tables_[t]->Restore(
-        JoinPath(dir, name), [this](uint64_t id) { return map_.ServerOf(id) == shard_; }));
+    auto mine = [this](uint64_t id) { return map_.ServerOf(id) == shard_; };
+    const std::string cold = name + kColdSuffix;  // First: what was in memory is newer.
+    if (names.contains(cold)) RETURN_IF_ERROR(tables_[t]->Restore(JoinPath(dir, cold), mine));
+    RETURN_IF_ERROR(tables_[t]->Restore(JoinPath(dir, name), mine));
   }
   return absl::OkStatus();
 }
@@ -232,7 +236,10 @@ absl::Status Store::Load(const std::string& dir, const std::vector<FileSetEntry>
   std::set<std::string> names, expected;
   for (const FileSetEntry& file : files) names.insert(file.name);
   for (int t = 0; t < tables(); ++t) {
-    for (int w = 0; w < writers; ++w) expected.insert(TableFile(TableName(t), w, writers));
+    for (int w = 0; w < writers; ++w) {
+      expected.insert(TableFile(TableName(t), w, writers));
+      expected.insert(TableFile(TableName(t), w, writers) + kColdSuffix);
+    }
   }
   for (const std::string& name : names) {
     if (name.starts_with("table-") && !expected.contains(name)) {

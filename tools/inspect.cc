@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/file_set.h"
 #include "base/status.h"
+#include "embedding_store/embedding_table.h"
 #include "embedding_store/row_file.h"
 #include "google/protobuf/util/json_util.h"
 #include "sample_io/source.h"
@@ -30,6 +31,10 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // ---- Row files ----
+
+bool IsRowFile(absl::string_view path) {
+  return absl::EndsWith(path, ".rows") || absl::EndsWith(path, absl::StrCat(".rows", kColdSuffix));
+}
 
 absl::StatusOr<Json> DescribeRowFile(const std::string& path) {
   ASSIGN_OR_RETURN(std::unique_ptr<RowFileReader> reader, RowFileReader::Open(path));
@@ -84,7 +89,7 @@ absl::StatusOr<Json> DescribeFiles(const std::string& dir, const std::vector<Fil
   Json out = Json::array();
   for (const FileSetEntry& file : files) {
     Json entry = {{"name", file.name}, {"bytes", file.bytes}};
-    if (absl::EndsWith(file.name, ".rows")) {
+    if (IsRowFile(file.name)) {
       ASSIGN_OR_RETURN(Json rows, DescribeRowFile(JoinPath(dir, file.name)));
       entry["rows"] = rows["rows"];
       if (FLAGS_verify) entry["rows_not_finite"] = rows["rows_not_finite"];
@@ -223,7 +228,7 @@ absl::StatusOr<Json> DescribePath(const std::string& path, absl::Status* damage)
   if (!glob && !PathExists(path)) {
     return absl::NotFoundError(absl::StrCat(path, ": no such file or directory"));
   }
-  if (absl::EndsWith(path, ".rows")) return DescribeRowFile(path);
+  if (IsRowFile(path)) return DescribeRowFile(path);
   if (PathExists(JoinPath(path, "MANIFEST"))) return DescribeFileSet(path);
   struct stat st;
   if (glob || ::stat(path.c_str(), &st) != 0 || !S_ISDIR(st.st_mode)) return DescribeData(path);

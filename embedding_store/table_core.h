@@ -1,0 +1,73 @@
+// What the parts of one EmbeddingTable share: its stripes, its snapshot and
+// its keeper thread. Internal to the table.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "embedding_store/cold_tier.h"
+#include "embedding_store/embedding_table.h"
+#include "embedding_store/row_layout.h"
+#include "embedding_store/snapshot_queue.h"
+
+namespace starling {
+
+// Constant after Open but for the atomics.
+struct TableCore {
+  TableSpec spec;
+  RowLayout layout;
+  uint64_t seed = 0;
+  bool dense = false;              // update: dense.
+  double ttl = 0;                  // Seconds; 0: rows never expire.
+  int64_t rows_max = 0;            // 0: no cap.
+  double norm_min = 0;             // Rows of a smaller norm are evicted; 0: none is.
+  int64_t budget = 0;              // For index, rows and admission: RocksDB's share is taken off.
+  int64_t share = 0;               // The part of the budget that a stripe expects to use.
+  int64_t admission_bytes = 0;     // Per stripe, at most.
+  std::unique_ptr<ColdTier> cold;  // Null: all rows stay in memory.
+
+  std::atomic<int64_t> bytes{0};  // Committed by all stripes; stays within the budget.
+  std::atomic<uint32_t> epoch{1};
+  std::atomic<int64_t> event_time{0};   // The latest of the last call that brought one.
+  std::atomic<uint32_t> demote_due{0};  // Stripes ran short of free rows: the keeper looks.
+  SnapshotQueue aside;                  // Rows copied aside for the snapshot under way.
+
+  bool evicts() const { return ttl > 0 || rows_max > 0 || norm_min > 0; }
+};
+
+// One batch call, as all its stripes see it.
+struct TableCall {
+  enum Kind { kLookup, kCreate, kGradients, kDeltas, kPrefetch };
+  Kind kind = kLookup;
+  std::span<const uint64_t> ids;
+  std::span<const uint32_t> counts;      // kCreate; may be empty.
+  std::span<const int64_t> event_times;  // kCreate; may be empty.
+  std::span<float> weights;              // kLookup, kCreate: (ids, width).
+  std::span<const float> grads;          // kGradients, kDeltas: (ids, width).
+  float lr_scale = 1;
+
+  uint32_t count(uint32_t p) const { return counts.empty() ? 1 : counts[p]; }
+  int64_t event_time(uint32_t p) const { return event_times.empty() ? 0 : event_times[p]; }
+};
+
+// The part of a call that belongs to one stripe: positions[k] of the call, or,
+// where positions is empty, first + k.
+struct StripePart {
+  uint32_t first = 0;
+  uint32_t size = 0;
+  std::span<const uint32_t> positions;
+  uint32_t position(size_t k) const {
+    return positions.empty() ? first + static_cast<uint32_t>(k) : positions[k];
+  }
+};
+
+// An id of a call that was not in memory, and the version its place in the
+// stripe had then: if it has the same still, the id has not been demoted since.
+struct Missed {
+  uint32_t position;
+  uint32_t version;
+};
+
+}  // namespace starling

@@ -1,0 +1,215 @@
+// A snapshot is one instant, whatever runs beside it, and incremental ones add
+// up to it. Run under ThreadSanitizer too.
+#include <atomic>
+#include <map>
+#include <memory>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "base/random.h"
+#include "base/sync_point.h"
+#include "embedding_store/embedding_table.h"
+#include "embedding_store/row_file.h"
+#include "embedding_store/table_test_util.h"
+
+namespace starling {
+namespace {
+
+using Rows = std::map<uint64_t, std::pair<RowMeta, std::vector<float>>>;
+
+Rows RowsOf(const EmbeddingTable& table) {
+  Rows rows;
+  absl::Status status =
+      table.ForEach([&](uint64_t id, const RowMeta& meta, std::span<const float> floats) {
+        rows[id] = {meta, {floats.begin(), floats.end()}};
+      });
+  EXPECT_TRUE(status.ok()) << status;
+  return rows;
+}
+
+class TableSnapshotTest : public testing::TestWithParam<TableOptions::Tier> {
+ protected:
+  TableSpec Spec() const {
+    TableSpec spec = MakeSpec("sgd");
+    *spec.mutable_segments(0)->mutable_optimizer() = OptimizerNamed("sgd");
+    spec.mutable_options()->set_tier(GetParam());
+    if (GetParam() == TableOptions::ROCKSDB) spec.mutable_options()->set_memory(kTinyMemory);
+    return spec;
+  }
+  std::unique_ptr<EmbeddingTable> Open(const TableSpec& spec) {
+    auto table =
+        EmbeddingTable::Open(spec, {.scratch_dir = dir_.File(absl::StrCat("scratch", scratch_++))});
+    EXPECT_TRUE(table.ok()) << table.status();
+    return *std::move(table);
+  }
+  std::unique_ptr<EmbeddingTable> Open() { return Open(Spec()); }
+  // A new table with what the files hold, in their order.
+  std::unique_ptr<EmbeddingTable> Restored(const std::vector<std::string>& files) {
+    auto table = Open();
+    for (const std::string& file : files) {
+      absl::Status status = table->Restore(dir_.File(file), [](uint64_t) { return true; });
+      EXPECT_TRUE(status.ok()) << file << ": " << status;
+    }
+    return table;
+  }
+  void Create(EmbeddingTable* table, const std::vector<uint64_t>& ids, int64_t time = 0) {
+    std::vector<float> weights(ids.size() * table->width());
+    std::vector<int64_t> times(ids.size(), time);
+    ASSERT_OK(table->LookupOrCreate(ids, {}, times, weights));
+  }
+  void Step(EmbeddingTable* table, const std::vector<uint64_t>& ids) {
+    std::vector<float> grads(ids.size() * table->width(), 0.5f);
+    ASSERT_OK(table->ApplyGradients(ids, grads, 1.0f));
+  }
+  TestDir dir_;
+  int scratch_ = 0;
+};
+
+INSTANTIATE_TEST_SUITE_P(Tiers, TableSnapshotTest,
+                         testing::Values(TableOptions::MEMORY, TableOptions::ROCKSDB),
+                         [](const auto& info) { return TableOptions::Tier_Name(info.param); });
+
+// Every call adds 1 to every row, and a snapshot sees each call as a whole or
+// not at all: so in it all rows have one value, and no row is missing.
+TEST_P(TableSnapshotTest, IsOneInstantWhileWritersEvictorsAndDemotersRun) {
+  constexpr int kIds = 3000;
+  auto table = Open();
+  const std::vector<uint64_t> ids = MakeIds(0, kIds), others = MakeIds(kIds, 500);
+  std::vector<float> weights(ids.size() * 5), deltas(weights.size(), 1.0f);
+  ASSERT_OK(table->LookupOrCreate(ids, {}, {}, weights));
+  for (float& w : weights) w = -w;  // All weights to 0: sums of ones are exact.
+  ASSERT_OK(table->ApplyDeltas(ids, weights));
+  std::atomic<bool> done{false};
+  std::atomic<int> failures{0};
+  auto check = [&failures](const absl::Status& status) { failures += !status.ok(); };
+  std::thread adds([&] {
+    while (!done) check(table->ApplyDeltas(ids, deltas));
+  });
+  std::thread churns([&] {  // Rows that come and go take slots, and push others out of memory.
+    std::vector<float> w(others.size() * 5);
+    while (!done) {
+      check(table->LookupOrCreate(others, {}, {}, w));
+      check(table->Erase(others));
+    }
+  });
+  float last = -1;
+  for (int round = 0; round < 6; ++round) {
+    auto files = table->Snapshot(dir_.File("t.rows"));
+    ASSERT_OK(files.status());
+    auto copy = Restored(*files);
+    std::set<float> values;
+    int found = 0;
+    for (const auto& [id, row] : RowsOf(*copy)) {
+      if (!std::binary_search(ids.begin(), ids.end(), id, IdBefore)) continue;
+      values.insert(row.second.begin(), row.second.begin() + 5);
+      ++found;
+    }
+    EXPECT_EQ(found, kIds) << "round " << round;
+    ASSERT_EQ(values.size(), 1u) << "round " << round << ": from " << *values.begin() << " to "
+                                 << *values.rbegin();
+    EXPECT_GE(*values.begin(), last);
+    last = *values.begin();
+  }
+  done = true;
+  adds.join();
+  churns.join();
+  EXPECT_EQ(failures, 0);
+  EXPECT_GT(last, 0);
+}
+
+TEST_P(TableSnapshotTest, RowsChangedWhileItIsWrittenAreCopiedAsideFirst) {
+  auto table = Open();
+  const std::vector<uint64_t> ids = MakeIds(0, 2000);
+  Create(table.get(), ids);
+  const Rows before = RowsOf(*table);
+  std::atomic<bool> held{true};
+  SetSyncPointHandler([&](absl::string_view name) {
+    while (name == "store.snapshot.start" && held) absl::SleepFor(absl::Milliseconds(1));
+  });
+  auto snapshot = table->StartSnapshot(dir_.File("t.rows"), {});
+  ASSERT_OK(snapshot.status());
+  Step(table.get(), ids);
+  ASSERT_OK(table->Erase(std::span(ids).first(500)));
+  Create(table.get(), MakeIds(5000, 300));
+  held = false;
+  auto files = (*snapshot)->Wait();
+  SetSyncPointHandler(nullptr);
+  ASSERT_OK(files.status());
+  EXPECT_EQ(RowsOf(*Restored(*files)), before);
+  EXPECT_NE(RowsOf(*table), before);
+  EXPECT_GT(table->stats().snapshot_aside_bytes, 0);
+}
+
+TEST_P(TableSnapshotTest, IncrementalOnesAddUpToTheTable) {
+  const uint64_t seed = 77;
+  auto table = Open();
+  std::vector<std::string> chain;
+  uint32_t since = 0;
+  for (int round = 0; round < 6; ++round) {
+    for (int step = 0; step < 5; ++step) {
+      const int begin = static_cast<int>(RandomBelow(seed, round * 10 + step, 2500));
+      Create(table.get(), MakeIds(begin, 400), 100 + round);
+      Step(table.get(), MakeIds(begin + 100, 300));
+      ASSERT_OK(table->Erase(MakeIds(begin + 350, 40)));
+    }
+    auto snapshot =
+        table->StartSnapshot(dir_.File(absl::StrCat("t", round, ".rows")), {.since = since});
+    ASSERT_OK(snapshot.status());
+    auto files = (*snapshot)->Wait();
+    ASSERT_OK(files.status());
+    chain.insert(chain.end(), files->begin(), files->end());
+    since = (*snapshot)->epoch();
+    EXPECT_EQ(RowsOf(*Restored(chain)), RowsOf(*table)) << "round " << round;
+  }
+}
+
+TEST_P(TableSnapshotTest, AnIncrementalOneHoldsOnlyWhatChanged) {
+  auto table = Open();
+  const std::vector<uint64_t> ids = MakeIds(0, 3000);
+  Create(table.get(), ids);
+  auto full = table->StartSnapshot(dir_.File("full.rows"), {});
+  ASSERT_OK(full.status());
+  ASSERT_OK((*full)->Wait().status());
+  Step(table.get(), {ids.begin(), ids.begin() + 10});
+  ASSERT_OK(table->Erase(std::span(ids).subspan(20, 5)));
+  auto part = table->StartSnapshot(dir_.File("part.rows"), {.since = (*full)->epoch()});
+  ASSERT_OK(part.status());
+  auto files = (*part)->Wait();
+  ASSERT_OK(files.status());
+  std::set<uint64_t> changed, gone;
+  for (const std::string& file : *files) {
+    auto reader = RowFileReader::Open(dir_.File(file));
+    ASSERT_OK(reader.status());
+    ASSERT_OK((*reader)->ReadAll(
+        [&](const RowRecord& row) {
+          (row.tombstone ? gone : changed).insert(row.id);
+          return absl::OkStatus();
+        },
+        nullptr));
+  }
+  EXPECT_EQ(changed, std::set<uint64_t>(ids.begin(), ids.begin() + 10));
+  EXPECT_EQ(gone, std::set<uint64_t>(ids.begin() + 20, ids.begin() + 25));
+  // Acknowledged: the next one is complete only from here on.
+  table->DropTombstones((*part)->epoch());
+  absl::Status early =
+      table->StartSnapshot(dir_.File("early.rows"), {.since = (*full)->epoch()}).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(early)) << early;
+  EXPECT_NE(early.message().find("take a full snapshot"), absl::string_view::npos) << early;
+}
+
+TEST_P(TableSnapshotTest, OnlyOneAtATimeAndOneGivenUpEndsSoon) {
+  auto table = Open();
+  Create(table.get(), MakeIds(0, 2000));
+  auto slow = table->StartSnapshot(dir_.File("slow.rows"), {.bytes_per_second_max = 1});
+  ASSERT_OK(slow.status());
+  absl::Status second = table->StartSnapshot(dir_.File("second.rows"), {}).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(second)) << second;
+  slow->reset();
+  ASSERT_OK(SnapshotTo(table.get(), dir_.File("third.rows")));
+  EXPECT_EQ(RowsOf(*table).size(), 2000u);
+}
+
+}  // namespace
+}  // namespace starling

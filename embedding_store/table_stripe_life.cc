@@ -1,0 +1,196 @@
+// TableStripe: rows that go, and rows on their way into a snapshot.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/hash.h"
+#include "base/status.h"
+#include "base/sync_point.h"
+#include "embedding_store/table_stripe.h"
+
+namespace starling {
+namespace {
+
+// Tombstones kept for an incremental snapshot; more, and it must be a full one.
+constexpr size_t kTombstonesMax = 1 << 16;
+
+}  // namespace
+
+// ---- Eviction ----
+
+absl::Status TableStripe::Erase(std::span<const uint64_t> ids) {
+  absl::MutexLock lock(&mu_);
+  AwaitWritten();
+  std::vector<uint32_t> slots;
+  std::vector<uint64_t> missed;
+  for (uint64_t id : ids) {
+    const uint32_t slot = FindSlot(id);
+    if (slot != BucketIndex::kNone) slots.push_back(slot);
+    if (slot == BucketIndex::kNone && rows_cold_ > 0) missed.push_back(id);
+  }
+  RETURN_IF_ERROR(Evict(slots));
+  stats_.erased += static_cast<int64_t>(slots.size());
+  if (missed.empty()) return absl::OkStatus();
+  ColdRows rows;
+  RETURN_IF_ERROR(core_.cold->MultiGet(missed, &rows));
+  std::vector<uint64_t> cold;
+  for (size_t i = 0; i < missed.size(); ++i) {
+    if (rows.row(i) != nullptr) cold.push_back(missed[i]);
+  }
+  stats_.erased += static_cast<int64_t>(cold.size());
+  return EvictCold(cold);
+}
+
+absl::Status TableStripe::Evict(std::span<const uint32_t> slots) {
+  std::vector<uint64_t> in_cold;
+  for (uint32_t slot : slots) {
+    if (rows_.row(slot).has(kRowInCold)) in_cold.push_back(rows_.row(slot).id);
+  }
+  if (!in_cold.empty()) RETURN_IF_ERROR(core_.cold->Delete(in_cold));
+  for (uint32_t slot : slots) {
+    RowHeader& row = rows_.row(slot);
+    BeforeChange(slot, &row);
+    NoteGone(row.id);
+    FreeSlot(slot);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TableStripe::EvictCold(std::span<const uint64_t> ids) {
+  if (ids.empty()) return absl::OkStatus();
+  RETURN_IF_ERROR(core_.cold->Delete(ids));
+  for (uint64_t id : ids) {
+    ++Version(id);
+    NoteGone(id);
+  }
+  rows_cold_ -= static_cast<int64_t>(ids.size());
+  return absl::OkStatus();
+}
+
+void TableStripe::NoteGone(uint64_t id) {
+  const uint32_t epoch = core_.epoch.load(std::memory_order_relaxed);
+  if (epoch <= 1) return;  // No snapshot yet that could hold the row.
+  if (tombstones_.size() >= kTombstonesMax) {
+    tombstones_.clear();
+    tombstones_from_ = epoch + 1;
+  }
+  if (tombstones_from_ <= epoch) tombstones_.emplace_back(epoch, id);
+}
+
+bool TableStripe::Doomed(const RowHeader& row) const {
+  if (Expired(row.event_time, core_.event_time.load(std::memory_order_relaxed))) return true;
+  return core_.norm_min > 0 && core_.layout.Norm(row.body()) < core_.norm_min;
+}
+
+absl::StatusOr<int64_t> TableStripe::Sweep(int64_t slots, int64_t surplus) {
+  absl::MutexLock lock(&mu_);
+  AwaitWritten();
+  STARLING_SYNC_POINT("store.sweep");
+  std::vector<uint32_t> victims;
+  for (int64_t n = std::min<int64_t>(slots, rows_.slots()); n > 0; --n) {
+    if (sweep_ >= rows_.slots()) {
+      sweep_ = 0;
+      // Who is seldom seen depends on what there is: the bar moves once a round.
+      aged_ = surplus > 0 ? aged_ * 2 : std::max(1u, aged_ / 2);
+    }
+    const RowHeader& row = rows_.row(sweep_);
+    if (row.has(kRowUsed)) {
+      const bool seldom = surplus > 0 && row.frequency() <= aged_;
+      if (seldom || Doomed(row)) victims.push_back(sweep_);
+      surplus -= seldom;
+    }
+    ++sweep_;
+  }
+  RETURN_IF_ERROR(Evict(victims));
+  stats_.evicted += static_cast<int64_t>(victims.size());
+  return static_cast<int64_t>(victims.size());
+}
+
+absl::StatusOr<int64_t> TableStripe::SweepCold(std::span<const uint64_t> ids, int64_t surplus) {
+  absl::MutexLock lock(&mu_);
+  AwaitWritten();
+  std::vector<uint64_t> wanted, victims;
+  for (uint64_t id : ids) {
+    if (FindSlot(id) == BucketIndex::kNone) wanted.push_back(id);
+  }
+  ColdRows rows;
+  RETURN_IF_ERROR(core_.cold->MultiGet(wanted, &rows));
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    if (rows.row(i) == nullptr) continue;
+    const bool seldom = surplus > 0 && rows.row(i)->frequency() <= aged_;
+    if (seldom || Doomed(*rows.row(i))) victims.push_back(wanted[i]);
+    surplus -= seldom;
+  }
+  RETURN_IF_ERROR(EvictCold(victims));
+  stats_.evicted += static_cast<int64_t>(victims.size());
+  return static_cast<int64_t>(victims.size());
+}
+
+// ---- Snapshot ----
+
+void TableStripe::BeginSnapshot(uint32_t since, std::string* admission,
+                                std::vector<uint64_t>* tombstones) {
+  absl::MutexLock lock(&mu_);
+  cursor_ = 0;
+  const absl::string_view state = admission_.Serialize();
+  admission->append(state.data(), state.size());
+  for (const auto& [epoch, id] : tombstones_) {
+    if (since > 0 && epoch >= since) tombstones->push_back(id);
+  }
+}
+
+bool TableStripe::CopyRows(int64_t slots, std::string* out) {
+  absl::MutexLock lock(&mu_);
+  const uint32_t epoch = core_.epoch.load(std::memory_order_relaxed);
+  const uint32_t end = static_cast<uint32_t>(std::min<int64_t>(cursor_ + slots, rows_.slots()));
+  for (; cursor_ < end; ++cursor_) {
+    const RowHeader& row = rows_.row(cursor_);
+    if (!row.has(kRowUsed) || !row.has(kRowDirty) || row.epoch >= epoch) continue;
+    out->append(reinterpret_cast<const char*>(&row), rows_.stride());
+  }
+  if (cursor_ < rows_.slots()) return true;
+  cursor_ = kNoCursor;
+  return false;
+}
+
+void TableStripe::EndSnapshot() {
+  absl::MutexLock lock(&mu_);
+  cursor_ = kNoCursor;
+}
+
+void TableStripe::DropTombstones(uint32_t epoch) {
+  absl::MutexLock lock(&mu_);
+  std::erase_if(tombstones_, [epoch](const auto& t) { return t.first < epoch; });
+  tombstones_from_ = std::max(tombstones_from_, epoch);
+}
+
+uint32_t TableStripe::tombstones_from() {
+  absl::MutexLock lock(&mu_);
+  return tombstones_from_;
+}
+
+absl::Status TableStripe::Walk(uint32_t bucket_end, ColdTier::Cursor* cold,
+                               const std::function<absl::Status(const RowHeader&)>& fn) {
+  absl::MutexLock lock(&mu_);
+  std::vector<uint32_t> hot;
+  hot.reserve(rows_.rows());
+  for (uint32_t s = 0; s < rows_.slots(); ++s) {
+    if (rows_.row(s).has(kRowUsed)) hot.push_back(s);
+  }
+  std::sort(hot.begin(), hot.end(),
+            [this](uint32_t a, uint32_t b) { return IdBefore(rows_.row(a).id, rows_.row(b).id); });
+  auto cold_here = [&] { return cold->Valid() && BucketOf(cold->row().id) < bucket_end; };
+  for (auto it = hot.begin(); it != hot.end() || cold_here();) {
+    if (cold_here() && (it == hot.end() || IdBefore(cold->row().id, rows_.row(*it).id))) {
+      RETURN_IF_ERROR(fn(cold->row()));
+      cold->Next();
+      continue;
+    }
+    if (cold_here() && cold->row().id == rows_.row(*it).id) cold->Next();  // Memory wins.
+    RETURN_IF_ERROR(fn(rows_.row(*it)));
+    ++it;
+  }
+  return cold->status();
+}
+
+}  // namespace starling

@@ -1,0 +1,178 @@
+// TableStripe: memory and what does not fit into it.
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "base/hash.h"
+#include "base/status.h"
+#include "base/sync_point.h"
+#include "embedding_store/table_stripe.h"
+
+namespace starling {
+namespace {
+
+constexpr int64_t kDemoteMax = 512;      // Rows of one write-back.
+constexpr int64_t kFreePart = 50;        // One in so many rows is kept free for newcomers.
+constexpr uint32_t kClean = kRowInCold;  // Of kRowInCold and kRowDirty: nothing to write.
+
+}  // namespace
+
+bool TableStripe::Pay(int64_t bytes) {
+  if (core_.bytes.fetch_add(bytes) + bytes <= core_.budget) return true;
+  core_.bytes -= bytes;
+  return false;
+}
+
+bool TableStripe::GrowRows() {
+  const int64_t need = rows_.growth_bytes();
+  if (!Pay(need)) return false;
+  if (rows_.Grow()) return true;
+  core_.bytes -= need;
+  return false;
+}
+
+bool TableStripe::GrowIndex() {
+  const int64_t need = index_.growth_bytes();
+  if (!Pay(need)) return false;
+  if (!index_.Grow()) {
+    core_.bytes -= need;
+    return false;
+  }
+  for (uint32_t slot = 0; slot < rows_.slots(); ++slot) {
+    const RowHeader& row = rows_.row(slot);
+    if (row.has(kRowUsed)) index_.Insert(BucketIndex::HashOf(row.id), slot);
+  }
+  return true;
+}
+
+int64_t TableStripe::Room() const { return std::min(rows_.free_slots(), index_.room()); }
+
+absl::Status TableStripe::Reserve(int64_t wanted) {
+  while (Room() == 0) {
+    if (index_.room() == 0 ? GrowIndex() : GrowRows()) continue;
+    if (core_.cold == nullptr) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "table ", core_.spec.options().name(), ": its ", core_.spec.options().memory(),
+          " bytes of memory are full; raise the table's memory",
+          core_.dense ? " (update: dense keeps every row there)" : ", or set tier: rocksdb"));
+    }
+    core_.demote_due.store(1, std::memory_order_relaxed);
+    const int64_t before = Room();
+    RETURN_IF_ERROR(DemoteSlice());
+    if (Room() >= std::min(wanted, before + 1)) break;
+  }
+  return absl::OkStatus();
+}
+
+uint32_t TableStripe::NewSlot(uint64_t id) {
+  const uint32_t slot = rows_.Allocate(id);
+  index_.Insert(BucketIndex::HashOf(id), slot);
+  return slot;
+}
+
+uint32_t TableStripe::Promote(const RowHeader& cold) {
+  STARLING_SYNC_POINT("store.promote");
+  const uint32_t slot = NewSlot(cold.id);
+  RowHeader& row = rows_.row(slot);
+  std::memcpy(static_cast<void*>(&row), &cold, rows_.stride());
+  row.Clear(kRowDirty | kRowStepped);
+  row.Set(kRowUsed | kRowReferenced | kRowInCold);
+  --rows_cold_;
+  ++stats_.promoted;
+  return slot;
+}
+
+void TableStripe::AwaitWritten() {
+  mu_.Await(absl::Condition(
+      +[](bool* writing) { return !*writing; }, &writing_));
+}
+
+absl::StatusOr<bool> TableStripe::Demote() {
+  absl::MutexLock lock(&mu_);
+  auto short_of_room = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return Room() < rows_.slots() / kFreePart &&
+           core_.bytes + std::max(rows_.growth_bytes(), index_.growth_bytes()) > core_.budget;
+  };
+  if (!short_of_room()) return false;
+  RETURN_IF_ERROR(DemoteSlice());
+  return short_of_room();
+}
+
+absl::Status TableStripe::DemoteSlice() {
+  AwaitWritten();
+  std::vector<uint32_t> slots;
+  std::vector<char> bytes;
+  PickVictims(&slots, &bytes);
+  if (slots.empty()) return absl::OkStatus();
+  writing_ = true;
+  mu_.Unlock();
+  const absl::Status status = core_.cold->Write(bytes);
+  mu_.Lock();
+  writing_ = false;
+  FinishVictims(slots, status.ok());
+  return status;
+}
+
+// Frees rows that need no write at once, and chooses others that do: their
+// bytes are copied, by (bucket, id), and count as clean from here on.
+void TableStripe::PickVictims(std::vector<uint32_t>* slots, std::vector<char>* bytes) {
+  const size_t wanted = std::clamp<int64_t>(rows_.rows() / 8, 1, kDemoteMax);
+  size_t freed = 0;
+  // Two rounds at most: the first takes the mark from every row, the second finds them unmarked.
+  for (uint32_t looked = 0; looked < 2 * rows_.slots() && slots->size() + freed < wanted;
+       ++looked) {
+    const uint32_t slot = hand_;
+    hand_ = hand_ + 1 < rows_.slots() ? hand_ + 1 : 0;
+    RowHeader& row = rows_.row(slot);
+    if (!row.has(kRowUsed)) continue;
+    if (row.has(kRowReferenced)) {
+      row.Clear(kRowReferenced);
+      continue;
+    }
+    if ((row.flags() & (kRowInCold | kRowDirty)) == kClean) {
+      FreeSlot(slot);
+      ++rows_cold_;
+      ++freed;
+      continue;
+    }
+    BeforeChange(slot, &row);
+    row.Clear(kRowDirty);
+    row.Set(kRowInCold | kRowReferenced);  // The mark: the second round does not take it again.
+    slots->push_back(slot);
+  }
+  stats_.demoted += static_cast<int64_t>(freed);
+  std::sort(slots->begin(), slots->end(),
+            [this](uint32_t a, uint32_t b) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+              return IdBefore(rows_.row(a).id, rows_.row(b).id);
+            });
+  bytes->reserve(slots->size() * rows_.stride());
+  for (uint32_t slot : *slots) {
+    RowHeader& row = rows_.row(slot);
+    row.Clear(kRowReferenced);
+    const char* begin = reinterpret_cast<const char*>(&row);
+    bytes->insert(bytes->end(), begin, begin + rows_.stride());
+  }
+}
+
+void TableStripe::FinishVictims(std::span<const uint32_t> slots, bool written) {
+  for (uint32_t slot : slots) {
+    RowHeader& row = rows_.row(slot);
+    if (!written) {
+      row.Set(kRowDirty);
+      continue;
+    }
+    if (row.has(kRowDirty) || row.has(kRowReferenced)) continue;  // Somebody wants it.
+    FreeSlot(slot);
+    ++rows_cold_;
+    ++stats_.demoted;
+  }
+}
+
+void TableStripe::FreeSlot(uint32_t slot) {
+  const uint64_t id = rows_.row(slot).id;
+  ++Version(id);
+  index_.Erase(BucketIndex::HashOf(id), slot);
+  rows_.Free(slot);
+}
+
+}  // namespace starling
