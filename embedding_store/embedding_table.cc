@@ -16,6 +16,7 @@
 #include "base/sync_point.h"
 #include "base/thread_pool.h"
 #include "embedding_store/layout_check.h"
+#include "embedding_store/multi_hash_table.h"
 #include "embedding_store/row_file.h"
 #include "embedding_store/row_file_format.h"
 #include "embedding_store/table_snapshot.h"
@@ -436,6 +437,7 @@ absl::StatusOr<std::unique_ptr<EmbeddingTable>> EmbeddingTable::Open(const Table
   }
   auto table = std::make_unique<EmbeddingTableImpl>(std::move(core), stripes, env.pool);
   RETURN_IF_ERROR(Annotate(table->CheckMemory(), where));
+  if (options.has_multi_hash()) return WrapMultiHash(std::move(table));
   return table;
 }
 

@@ -29,6 +29,11 @@ absl::Status Run(const VerbCall& call) {
     return absl::InvalidArgumentError(
         absl::StrCat("name one benchmark: ", absl::StrJoin(names, ", ")));
   }
+  for (const char* flag : {"only", "table_rows"}) {
+    if (call.args[0] != "store" && !gflags::GetCommandLineFlagInfoOrDie(flag).is_default) {
+      return absl::InvalidArgumentError(absl::StrCat("--", flag, " is for bench store"));
+    }
+  }
   for (const Bench& b : kBenches) {
     if (call.args[0] == b.name) return b.run(FLAGS_quick);
   }

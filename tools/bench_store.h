@@ -54,6 +54,7 @@ double Seconds();  // A steady clock.
 absl::StatusOr<double> RunThreads(int threads, const std::function<absl::Status(int)>& fn);
 
 int64_t ResidentBytes();
+int64_t HugePageBytes();  // Of these, on huge pages.
 int64_t AvailableBytes();
 // True if that much memory is free now; else says loudly on stderr what is left out.
 bool HasMemory(const std::string& what, int64_t bytes);

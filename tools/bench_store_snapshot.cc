@@ -1,4 +1,5 @@
 // bench store: what a snapshot costs those who train meanwhile.
+#include <pthread.h>
 #include <time.h>
 
 #include <algorithm>
@@ -15,6 +16,12 @@
 
 namespace starling {
 namespace {
+
+double CpuSeconds(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return static_cast<double>(now.tv_sec) + now.tv_nsec * 1e-9;
+}
 
 constexpr int64_t kPace = 150 << 20;  // Bytes a second: 20 M rows in some 25 s.
 
@@ -54,6 +61,15 @@ class Load {
         absl::SleepFor(absl::Milliseconds(1));
       }
       all.call_max = std::max(all.call_max, static_cast<double>(mine.call_ns_max[phase]) * 1e-9);
+    }
+    return all;
+  }
+  // CPU time of the process so far that was not the load's.
+  double CpuSecondsOfOthers() {
+    double all = CpuSeconds(CLOCK_PROCESS_CPUTIME_ID);
+    for (std::thread& thread : threads_) {
+      clockid_t clock;
+      if (pthread_getcpuclockid(thread.native_handle(), &clock) == 0) all -= CpuSeconds(clock);
     }
     return all;
   }
@@ -102,12 +118,6 @@ class Load {
   std::vector<std::thread> threads_;
 };
 
-double ThreadCpuSeconds() {
-  timespec now;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + now.tv_nsec * 1e-9;
-}
-
 }  // namespace
 
 absl::Status BenchStoreSnapshot(const StoreBench& bench, EmbeddingTable* table) {
@@ -134,12 +144,12 @@ absl::Status BenchStoreSnapshot(const StoreBench& bench, EmbeddingTable* table) 
     rate.reference_values.push_back(before.ids / took);
 
     start = Seconds();
-    double cpu = ThreadCpuSeconds();
+    double cpu = load.CpuSecondsOfOthers();
     load.Begin(Load::kDuring);
     ASSIGN_OR_RETURN(auto snapshot, table->StartSnapshot(path, {.bytes_per_second_max = kPace}));
     RETURN_IF_ERROR(snapshot->Wait().status());
     took = Seconds() - start;
-    cpu = ThreadCpuSeconds() - cpu;
+    cpu = load.CpuSecondsOfOthers() - cpu;
     Load::Seen during = load.End();
     RETURN_IF_ERROR(load.status());
     rate.values.push_back(during.ids / took);
@@ -149,7 +159,7 @@ absl::Status BenchStoreSnapshot(const StoreBench& bench, EmbeddingTable* table) 
     pause.push_back((during.call_max - before.call_max) * 1e3);
     bound.push_back(1 - cpu / took / std::max(1u, std::thread::hardware_concurrency()));
   }
-  // What the snapshot's own thread computes, the load cannot.
+  // The cores that the snapshot's threads use, the load cannot.
   rate.ratio_bound = Median(bound);
   Report(rate);
   std::error_code error;

@@ -144,7 +144,14 @@ absl::Status ApplyWays(const StoreBench& bench, EmbeddingTable* table, Draw draw
 
 absl::Status BenchStoreLookup(const StoreBench& bench, EmbeddingTable* table) {
   if (!HasMemory("store.lookup", BareRows::Bytes(bench.rows, kBenchDim))) return absl::OkStatus();
+  const int64_t table_huge = HugePageBytes();
   const BareRows bare(bench.rows, kBenchDim);
+  const double bare_bytes = static_cast<double>(BareRows::Bytes(bench.rows, kBenchDim));
+  // A kernel short of huge pages gives small ones, to the table or to its reference.
+  ReportFigures("store.pages", absl::StrCat(RowsText(bench.rows), " x 16, adagrad"),
+                {{"table_huge_page_bytes", static_cast<double>(table_huge)},
+                 {"bare_huge_page_bytes", static_cast<double>(HugePageBytes() - table_huge)},
+                 {"bare_bytes", bare_bytes}});
   for (Draw draw : {Draw::kUniform, Draw::kZipf}) {
     const Batches batches = DrawBatches(bench, draw, bench.rows);
     const Places places = PlacesOf(bare, batches);

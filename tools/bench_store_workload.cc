@@ -46,6 +46,18 @@ class Zipf {
   const double low_, high_;
 };
 
+// The number behind `key`, which the kernel gives in KiB; 0 if there is none.
+int64_t BytesBehind(const std::string& path, absl::string_view key) {
+  absl::StatusOr<std::string> text = ReadFile(path);
+  if (!text.ok()) return 0;
+  for (absl::string_view line : absl::StrSplit(*text, '\n')) {
+    std::vector<absl::string_view> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
+    int64_t kib = 0;
+    if (words.size() > 1 && words[0] == key && absl::SimpleAtoi(words[1], &kib)) return kib << 10;
+  }
+  return 0;
+}
+
 }  // namespace
 
 const char* NameOf(Draw draw) { return draw == Draw::kZipf ? "zipf" : "uniform"; }
@@ -152,18 +164,9 @@ int64_t ResidentBytes() {
   return words.size() > 1 && absl::SimpleAtoi(words[1], &pages) ? pages * getpagesize() : 0;
 }
 
-int64_t AvailableBytes() {
-  absl::StatusOr<std::string> text = ReadFile("/proc/meminfo");
-  if (!text.ok()) return 0;
-  for (absl::string_view line : absl::StrSplit(*text, '\n')) {
-    std::vector<absl::string_view> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
-    int64_t kib = 0;
-    if (words.size() > 1 && words[0] == "MemAvailable:" && absl::SimpleAtoi(words[1], &kib)) {
-      return kib << 10;
-    }
-  }
-  return 0;
-}
+int64_t HugePageBytes() { return BytesBehind("/proc/self/smaps_rollup", "AnonHugePages:"); }
+
+int64_t AvailableBytes() { return BytesBehind("/proc/meminfo", "MemAvailable:"); }
 
 bool HasMemory(const std::string& what, int64_t bytes) {
   if (int64_t free = AvailableBytes(); free < bytes) {

@@ -27,9 +27,9 @@ class BiasCorrections {
 };
 
 // m = beta1 * m + (1 - beta1) * g; v = beta2 * v + (1 - beta2) * g^2;
-// w = keep * w - lr * m^ / (sqrt(v^) + eps), where m^ = m / (1 - beta1^t), v^
-// = v / (1 - beta2^t) and t counts the steps of this row: a row that is not
-// stepped does not decay. keep is 1 - lr * weight_decay. State: m (n), v (n), t.
+// w -= lr * (weight_decay * w + m^ / (sqrt(v^) + eps)), where m^ = m / (1 - beta1^t),
+// v^ = v / (1 - beta2^t) and t counts the steps of this row: a row that is
+// not stepped does not decay. State: m (n), v (n), t.
 struct Adam {
   double lr;
   float eps;
@@ -43,7 +43,7 @@ struct Adam {
     const int n = row.n;
     const float rate = Rate(lr, row), scale = row.scale, l2 = row.l2, eps = this->eps;
     const float b1 = this->b1, b2 = this->b2, c1 = this->c1, c2 = this->c2;
-    const float keep = static_cast<float>(1.0 - weight_decay * lr * row.lr_scale);
+    const float decay = Rate(lr * weight_decay, row);
     float* __restrict w = row.weights;
     float* __restrict mean = row.state;
     float* __restrict square = row.state + n;
@@ -57,7 +57,7 @@ struct Adam {
       const float v = b2 * square[i] + c2 * g * g;
       mean[i] = m;
       square[i] = v;
-      w[i] = keep * w[i] - step * m / (std::sqrt(v) * unbias + eps);
+      w[i] -= decay * w[i] + step * m / (std::sqrt(v) * unbias + eps);
     }
   }
 };

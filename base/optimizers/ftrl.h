@@ -7,16 +7,16 @@ namespace starling {
 
 // a' = a + g^2; sigma = (sqrt(a') - sqrt(a)) / lr; z += g - sigma * w; w = 0
 // if |z| <= l1, else (sgn(z) * l1 - z) / ((beta + sqrt(a')) / lr + l2). A rate
-// of 0 changes nothing, as with every rule. State: z (n), a (n).
+// of 0 changes nothing, and Step is false. State: z (n), a (n).
 struct Ftrl {
   double lr;
   float beta, l1, l2;
 
   int StateSize(int n) const { return 2 * n; }
-  [[gnu::always_inline]] void Step(const RowStep& row) const {
+  [[gnu::always_inline]] bool Step(const RowStep& row) const {
     const int n = row.n;
     const float rate = 1.0f / Rate(lr, row), scale = row.scale, shaping_l2 = row.l2;
-    if (!std::isfinite(rate)) return;
+    if (!std::isfinite(rate)) return false;
     const float beta = this->beta, l1 = this->l1, l2 = this->l2;
     float* __restrict w = row.weights;
     float* __restrict zs = row.state;
@@ -34,6 +34,7 @@ struct Ftrl {
       const float shrunk = (std::copysign(l1, z) - z) / ((beta + after) * rate + l2);
       w[i] = std::fabs(z) <= l1 ? 0.0f : shrunk;
     }
+    return true;
   }
 };
 

@@ -10,8 +10,7 @@ struct GroupFtrl {
   int StateSize(int n) const { return ftrl.StateSize(n); }
 
   [[gnu::always_inline]] void Step(const RowStep& row) const {
-    ftrl.Step(row);
-    if (lambda == 0) return;
+    if (!ftrl.Step(row) || lambda == 0) return;
     const int n = row.n;
     if (Norm(n, row.state) < lambda * std::sqrt(static_cast<float>(n))) {
       std::fill_n(row.weights, n, 0.0f);

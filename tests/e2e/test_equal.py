@@ -54,7 +54,8 @@ def test_early_stopping_leaves_the_best_model(tmp_path, data):
 
 
 @pytest.mark.parametrize("model", ["lr", "fm", "wide_deep", "deepfm", "dcnv2"])
-@pytest.mark.parametrize("optimizer", ["sgd: {lr: 0.05}", "adagrad: {lr: 0.05}", "adam: {lr: 0.005}", "ftrl: {lr: 0.05}"])
+@pytest.mark.parametrize("optimizer", ["sgd: {lr: 0.05}", "adagrad: {lr: 0.05}", "adam: {lr: 0.005}", "ftrl: {lr: 0.05}",
+                                       "rowwise_adagrad: {lr: 0.05}", "adamw: {lr: 0.005}"])
 def test_every_model_learns_with_every_optimiser(model, optimizer, tmp_path, data):
     config = write_config(tmp_path / "job.yaml", data, tmp_path / "run", **{
         "deepfm: {hidden: [32, 16]}": f"{model}: {{}}" if model in ("lr", "fm") else f"{model}: {{hidden: [16]}}",
