@@ -1,5 +1,6 @@
 #include "base/metrics.h"
 
+#include <prometheus/collectable.h>
 #include <prometheus/counter.h>
 #include <prometheus/exposer.h>
 #include <prometheus/gauge.h>
@@ -8,6 +9,8 @@
 #include <prometheus/text_serializer.h>
 
 #include <exception>
+#include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
@@ -15,21 +18,38 @@
 namespace starling {
 namespace {
 
-const std::shared_ptr<prometheus::Registry>& SharedRegistry() {
-  static auto* registry =
-      new std::shared_ptr<prometheus::Registry>(std::make_shared<prometheus::Registry>());
+prometheus::Registry& Registry() {
+  static auto* registry = new prometheus::Registry;
   return *registry;
 }
-prometheus::Registry& Registry() { return *SharedRegistry(); }
+
+struct Refreshers {
+  absl::Mutex mu;
+  std::set<const std::function<void()>*> all ABSL_GUARDED_BY(mu);
+};
+Refreshers& AllRefreshers() {
+  static auto* refreshers = new Refreshers;
+  return *refreshers;
+}
+
+class RefreshedRegistry : public prometheus::Collectable {
+ public:
+  std::vector<prometheus::MetricFamily> Collect() const override {
+    absl::MutexLock lock(&AllRefreshers().mu);
+    for (const auto* refresh : AllRefreshers().all) (*refresh)();
+    return Registry().Collect();
+  }
+};
 
 class MetricsServerImpl : public MetricsServer {
  public:
   explicit MetricsServerImpl(int port) : exposer_(absl::StrCat("127.0.0.1:", port), 1) {
-    exposer_.RegisterCollectable(SharedRegistry());
+    exposer_.RegisterCollectable(registry_);
   }
   int port() const override { return exposer_.GetListeningPorts().front(); }
 
  private:
+  const std::shared_ptr<RefreshedRegistry> registry_ = std::make_shared<RefreshedRegistry>();
   prometheus::Exposer exposer_;
 };
 
@@ -106,6 +126,18 @@ absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Start(int port) {
   }
 }
 
-std::string MetricsText() { return prometheus::TextSerializer().Serialize(Registry().Collect()); }
+MetricsRefresher::MetricsRefresher(std::function<void()> refresh) : refresh_(std::move(refresh)) {
+  absl::MutexLock lock(&AllRefreshers().mu);
+  AllRefreshers().all.insert(&refresh_);
+}
+
+MetricsRefresher::~MetricsRefresher() {
+  absl::MutexLock lock(&AllRefreshers().mu);
+  AllRefreshers().all.erase(&refresh_);
+}
+
+std::string MetricsText() {
+  return prometheus::TextSerializer().Serialize(RefreshedRegistry().Collect());
+}
 
 }  // namespace starling

@@ -2,6 +2,7 @@
 // once and lives as long as the process; updates are lock-free.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -37,6 +38,20 @@ Counter& GetCounter(const std::string& name, const std::string& help,
 Gauge& GetGauge(const std::string& name, const std::string& help, const MetricLabels& labels = {});
 Histogram& GetHistogram(const std::string& name, const std::string& help,
                         const std::vector<double>& bounds, const MetricLabels& labels = {});
+
+// Calls `refresh` whenever metrics are about to be read, until it is destroyed:
+// for figures that are easier to ask for than to keep up to date. One refresh
+// runs at a time.
+class MetricsRefresher {
+ public:
+  explicit MetricsRefresher(std::function<void()> refresh);
+  ~MetricsRefresher();
+  MetricsRefresher(const MetricsRefresher&) = delete;
+  MetricsRefresher& operator=(const MetricsRefresher&) = delete;
+
+ private:
+  const std::function<void()> refresh_;
+};
 
 // All metrics in Prometheus' text format, for a /metrics page.
 std::string MetricsText();

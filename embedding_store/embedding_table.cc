@@ -12,6 +12,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "base/hash.h"
+#include "base/metrics.h"
 #include "base/status.h"
 #include "base/sync_point.h"
 #include "base/thread_pool.h"
@@ -19,6 +20,7 @@
 #include "embedding_store/multi_hash_table.h"
 #include "embedding_store/row_file.h"
 #include "embedding_store/row_file_format.h"
+#include "embedding_store/table_metrics.h"
 #include "embedding_store/table_snapshot.h"
 #include "embedding_store/table_stripe.h"
 
@@ -389,6 +391,8 @@ class EmbeddingTableImpl : public EmbeddingTable {
   // Shared by calls; exclusive at a snapshot's instant and while rows are
   // walked or restored.
   mutable absl::Mutex writers_;
+  // Last: it goes before what it reads.
+  MetricsRefresher metrics_{[this] { ExportTableMetrics(core_->spec.options().name(), stats()); }};
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "base/metrics.h"
 #include "embedding_store/embedding_table.h"
 #include "embedding_store/table_test_util.h"
 
@@ -107,6 +108,28 @@ TEST(TableLifecycleTest, ErasedIdIsUnknown) {
   ASSERT_OK(table->Erase(std::span(ids).first(4)));
   EXPECT_EQ(table->rows(), 6);
   EXPECT_TRUE(AllZero(Look(*table, {ids.begin(), ids.begin() + 4})));
+}
+
+TEST(TableLifecycleTest, MetricsAreThoseOfTheMomentTheyAreRead) {
+  TableSpec spec = MakeSpec("sgd");
+  spec.mutable_options()->set_name("measured");
+  auto table = Open(spec);
+  Create(table.get(), MakeIds(0, 10));
+  ASSERT_OK(table->Erase(MakeIds(0, 10)));
+  Create(table.get(), MakeIds(0, 7));
+  auto line = [](const std::string& metric, double value) {
+    return absl::StrCat(metric, "} ", value, "\n");
+  };
+  const std::string text = MetricsText();
+  for (const std::string& expected :
+       {line("starling_table_rows{table=\"measured\",tier=\"memory\"", 7),
+        line("starling_table_ids{found=\"nowhere\",table=\"measured\"", 17),
+        line("starling_table_events{event=\"created\",table=\"measured\"", 17),
+        line("starling_table_events{event=\"erased\",table=\"measured\"", 10)}) {
+    EXPECT_NE(text.find(expected), std::string::npos) << expected << text;
+  }
+  table.reset();
+  MetricsText();  // Asks the table no more.
 }
 
 // ---- update: dense ----
