@@ -63,6 +63,7 @@ void BucketIndex::Erase(uint64_t hash, uint32_t slot) {
       --line.used;
       line.tags[i] = line.tags[line.used];
       line.slots[i] = line.slots[line.used];
+      line.tags[line.used] = 0;
       --size_;
       return;
     }

@@ -16,11 +16,11 @@
 
 #include <emmintrin.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <vector>
 
-#include "base/random.h"
 #include "embedding_store/page_arena.h"
 #include "embedding_store/prefetch.h"
 
@@ -34,38 +34,46 @@ class BucketIndex {
   // outlives the index. Without a first chunk, room() stays 0.
   BucketIndex(PageArena* arena, int64_t chunk_bytes);
 
-  static uint64_t HashOf(uint64_t id) { return Mix64(id); }
+  // Spreads ids that are hashes already, and ids that are small numbers.
+  static uint64_t HashOf(uint64_t id) { return (id ^ id >> 32) * 0x9FB21C651E98DF25ull; }
 
-  // Brings the line of an id into cache ahead of a search.
-  void Prefetch(uint64_t hash) const { PrefetchLine(&LineAt(Home(hash))); }
-  // The first slot whose tag fits in the home line: most likely what Find will
-  // return. Calls prefetch(slot) for all of them. kNone: no tag fits, and if
-  // the entry lives in the next line, that is on its way into cache.
-  template <typename Prefetch>
-  uint32_t Guess(uint64_t hash, const Prefetch& prefetch) const {
-    const uint32_t home = Home(hash);
-    const Line& line = LineAt(home);
-    uint32_t fits = Matches(line, hash);
-    if (fits == 0) [[unlikely]] {
-      if (line.passed > 0) PrefetchLine(&LineAt(Next(home)));
-      return kNone;
-    }
-    const uint32_t first = line.slots[std::countr_zero(fits)];
-    prefetch(first);
-    while ((fits &= fits - 1) != 0) prefetch(line.slots[std::countr_zero(fits)]);
-    return first;
+  // A search in steps, each for many ids before the next, so that the memory
+  // they wait for is on its way at once:
+  //   Begin   brings the id's home line into cache.
+  //   Guess   the first slot whose tag fits there, or kNone: most likely what
+  //           Find will return, if it is the only one (*sure).
+  //   Others  if not sure, calls prefetch(slot) for all that fit, here and in
+  //           the next line.
+  //   Find    the slot for which is_it(slot) holds, among those whose tag
+  //           fits, here or in a later line; or kNone.
+  struct Probe {
+    const void* line;
+    uint64_t hash;
+  };
+  Probe Begin(uint64_t id) const {
+    const uint64_t hash = HashOf(id);
+    const Line& line = LineAt(Home(hash));
+    PrefetchLine(&line);
+    return {&line, hash};
   }
-  // After Guess gave kNone: the same for the next line.
-  template <typename Prefetch>
-  void GuessNext(uint64_t hash, const Prefetch& prefetch) const {
-    const uint32_t home = Home(hash);
-    if (LineAt(home).passed == 0) return;
-    const Line& line = LineAt(Next(home));
-    for (uint32_t fits = Matches(line, hash); fits != 0; fits &= fits - 1) {
-      prefetch(line.slots[std::countr_zero(fits)]);
-    }
+  uint32_t Guess(const Probe& probe, bool* sure) const {
+    const Line& line = *static_cast<const Line*>(probe.line);
+    const uint32_t fits = Matches(line, probe.hash);
+    *sure = fits != 0 && (fits & (fits - 1)) == 0;
+    const uint32_t slot = line.slots[std::countr_zero(fits | 1u << (kEntries - 1))];
+    return fits != 0 ? slot : kNone;
   }
-  // The slot for which is_it(slot) holds, among those whose tag fits; or kNone.
+  template <typename Prefetch>
+  void Others(const Probe& probe, const Prefetch& prefetch) const {
+    auto all = [&](const Line& line) {
+      for (uint32_t fits = Matches(line, probe.hash); fits != 0; fits &= fits - 1) {
+        prefetch(line.slots[std::countr_zero(fits)]);
+      }
+    };
+    const Line& line = *static_cast<const Line*>(probe.line);
+    all(line);
+    if (line.passed > 0) all(LineAt(Next(Home(probe.hash))));
+  }
   template <typename IsIt>
   uint32_t Find(uint64_t hash, const IsIt& is_it) const {
     const uint32_t home = Home(hash);
@@ -102,7 +110,7 @@ class BucketIndex {
  private:
   static constexpr uint32_t kEntries = 12;
   struct alignas(64) Line {
-    uint8_t tags[kEntries];
+    uint8_t tags[kEntries];  // 0: none. Entries come first, without a gap.
     uint16_t used;
     uint16_t passed;  // Entries whose home is here or before, and which live further on.
     uint32_t slots[kEntries];
@@ -112,16 +120,17 @@ class BucketIndex {
   Line& LineAt(uint32_t line) const { return chunks_[line >> shift_][line & mask_]; }
   int64_t chunk_bytes() const { return int64_t{sizeof(Line)} << shift_; }
   int64_t ChunksFor(int64_t lines) const { return (lines + mask_) >> shift_; }
-  static uint8_t Tag(uint64_t hash) { return static_cast<uint8_t>(hash); }
-  // Bits 8 to 39: the top bits of an id chose its stripe.
+  static uint8_t Tag(uint64_t hash) {
+    return std::max<uint8_t>(static_cast<uint8_t>(hash >> 16), 1);
+  }
   uint32_t Home(uint64_t hash) const {
-    return static_cast<uint32_t>(((hash >> 8 & 0xFFFFFFFF) * lines_) >> 32);
+    return static_cast<uint32_t>(((hash >> 32) * lines_) >> 32);
   }
   uint32_t Next(uint32_t line) const { return line + 1 == lines_ ? 0 : line + 1; }
   static uint32_t Matches(const Line& line, uint64_t hash) {
     const __m128i tags = _mm_load_si128(reinterpret_cast<const __m128i*>(line.tags));
     const __m128i wanted = _mm_set1_epi8(static_cast<char>(Tag(hash)));
-    return _mm_movemask_epi8(_mm_cmpeq_epi8(tags, wanted)) & ((1u << line.used) - 1);
+    return _mm_movemask_epi8(_mm_cmpeq_epi8(tags, wanted)) & ((1u << kEntries) - 1);
   }
   int64_t GrownLines() const;
   void SetLines(int64_t count);

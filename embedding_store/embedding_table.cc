@@ -40,27 +40,39 @@ constexpr absl::Duration kKeeperTurn = absl::Milliseconds(10);
 // The parts of a call, by stripe; within a stripe in the call's order.
 struct StripeParts {
   StripeParts(std::span<const uint64_t> ids, int stripes, int shift) : parts(stripes) {
+    std::vector<uint32_t> next(stripes + 1, 0);
     bool ordered = true;
     uint32_t last = 0;
     for (uint64_t id : ids) {
       const uint32_t s = BucketOf(id) >> shift;
-      ++parts[s].size;
+      ++next[s + 1];
       ordered &= s >= last;
       last = s;
     }
-    uint32_t first = 0;
-    for (StripePart& part : parts) first = (part.first = first) + part.size;
-    if (ordered) return;
+    for (int s = 0; s < stripes; ++s) {
+      parts[s].first = next[s];
+      next[s + 1] += next[s];
+    }
+    if (!ordered) Group(ids, shift, next);
+    const std::span<const uint64_t> all = ordered ? ids : grouped;
+    for (int s = 0; s < stripes; ++s) {
+      const uint32_t size = next[s + (ordered ? 1 : 0)] - parts[s].first;
+      parts[s].ids = all.subspan(parts[s].first, size);
+      if (!ordered) parts[s].positions = std::span(positions).subspan(parts[s].first, size);
+    }
+  }
+  void Group(std::span<const uint64_t> ids, int shift, std::vector<uint32_t>& next) {
+    grouped.resize(ids.size());
     positions.resize(ids.size());
-    std::vector<uint32_t> next(stripes);
-    for (int s = 0; s < stripes; ++s) next[s] = parts[s].first;
-    for (uint32_t p = 0; p < ids.size(); ++p) positions[next[BucketOf(ids[p]) >> shift]++] = p;
-    for (StripePart& part : parts) {
-      part.positions = std::span(positions).subspan(part.first, part.size);
+    for (uint32_t p = 0; p < ids.size(); ++p) {
+      const uint32_t to = next[BucketOf(ids[p]) >> shift]++;
+      grouped[to] = ids[p];
+      positions[to] = p;
     }
   }
   std::vector<StripePart> parts;
-  std::vector<uint32_t> positions;  // Empty if the ids came in order.
+  std::vector<uint64_t> grouped;  // Empty, as positions, if the ids came in order.
+  std::vector<uint32_t> positions;
 };
 
 class EmbeddingTableImpl : public EmbeddingTable {
@@ -240,7 +252,13 @@ class EmbeddingTableImpl : public EmbeddingTable {
     if (pool_ != nullptr && parallel) {
       pool_->ParallelFor(static_cast<int>(n), [&](int i) { statuses[i] = fn(i); });
     } else {
-      for (size_t i = 0; i < n; ++i) statuses[i] = fn(i);
+      // Calls of several threads begin at different stripes, and so seldom meet at one.
+      const size_t first =
+          turn_.fetch_add(1, std::memory_order_relaxed) * 37 % std::max<size_t>(n, 1);
+      for (size_t i = 0; i < n; ++i) {
+        const size_t at = first + i < n ? first + i : first + i - n;
+        statuses[at] = fn(at);
+      }
     }
     for (const absl::Status& status : statuses) RETURN_IF_ERROR(status);
     return absl::OkStatus();
@@ -258,12 +276,14 @@ class EmbeddingTableImpl : public EmbeddingTable {
     RETURN_IF_ERROR(ForAll(stripes_.size(), call.ids.size() >= kParallelIds || core_->dense,
                            [&](size_t s) -> absl::Status {
                              const StripePart& part = split.parts[s];
-                             if (part.size > 0)
+                             if (!part.ids.empty())
                                RETURN_IF_ERROR(stripes_[s]->Run(call, part, &missed[s]));
                              if (!steps) return absl::OkStatus();
                              if (core_->dense) stripes_[s]->StepOthers(call.lr_scale);
                              if (core_->evicts())
-                               return stripes_[s]->Sweep(part.size + 4, surplus_part).status();
+                               return stripes_[s]
+                                   ->Sweep(static_cast<int64_t>(part.ids.size()) + 4, surplus_part)
+                                   .status();
                              return absl::OkStatus();
                            }));
     RETURN_IF_ERROR(RunMissed(call, missed));
@@ -386,6 +406,7 @@ class EmbeddingTableImpl : public EmbeddingTable {
   std::vector<std::unique_ptr<TableStripe>> stripes_;  // Each guards itself.
   std::atomic<bool> snapshot_active_{false};
   std::atomic<bool> stopped_{false};
+  mutable std::atomic<size_t> turn_{0};
   mutable std::once_flag keeper_once_;
   mutable std::thread keeper_;
   // Shared by calls; exclusive at a snapshot's instant and while rows are

@@ -8,7 +8,9 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -39,6 +41,14 @@ struct __attribute__((packed, aligned(4))) RowHeader {
   bool has(uint32_t flag) const { return (flags_frequency & flag) != 0; }
   void Set(uint32_t flags) { flags_frequency |= flags; }
   void Clear(uint32_t flags) { flags_frequency &= ~flags; }
+  // For readers, several of which may hold the lock.
+  void SetShared(uint32_t flags) {
+    std::atomic_ref<uint32_t> bits(*reinterpret_cast<uint32_t*>(
+        reinterpret_cast<char*>(this) + offsetof(RowHeader, flags_frequency)));
+    if ((bits.load(std::memory_order_relaxed) & flags) != flags) {
+      bits.fetch_or(flags, std::memory_order_relaxed);
+    }
+  }
   uint32_t frequency() const { return flags_frequency >> kFlagBits; }
   void set_frequency(uint64_t frequency) {
     const auto kept = static_cast<uint32_t>(std::min<uint64_t>(frequency, kFrequencyMax));
@@ -99,9 +109,9 @@ class RowSlab {
   // Brings the first `bytes` of a row into cache.
   void Prefetch(uint32_t slot, int64_t bytes) const {
     const char* row = Address(slot);
-    const char* last = row + bytes - 1;
-    for (; row < last; row += 64) PrefetchLine(row);
-    PrefetchLine(last);
+    PrefetchLine(row);
+    for (int64_t at = 64; at < bytes; at += 64) PrefetchLine(row + at);
+    PrefetchLine(row + bytes - 1);
   }
 
   int64_t rows() const { return rows_; }

@@ -54,11 +54,11 @@ struct TableCall {
   int64_t event_time(uint32_t p) const { return event_times.empty() ? 0 : event_times[p]; }
 };
 
-// The part of a call that belongs to one stripe: positions[k] of the call, or,
-// where positions is empty, first + k.
+// The part of a call that belongs to one stripe. ids[k] stands at positions[k]
+// of the call or, where positions is empty, at first + k.
 struct StripePart {
   uint32_t first = 0;
-  uint32_t size = 0;
+  std::span<const uint64_t> ids;
   std::span<const uint32_t> positions;
   uint32_t position(size_t k) const {
     return positions.empty() ? first + static_cast<uint32_t>(k) : positions[k];

@@ -9,10 +9,10 @@
 namespace starling {
 namespace {
 
-constexpr size_t kRowsAhead = 24;
-constexpr size_t kLinesAhead = 2 * kRowsAhead;  // Index lines likewise.
-constexpr size_t kAgainAhead = kRowsAhead / 2;  // Rows whose index entry was not at home.
-constexpr size_t kRing = 128;
+// Ids are taken in groups, a step of the search for a whole group at a time.
+// The loops are kept short: a prefetch waits for its address to be translated,
+// and only what the processor sees at once waits together.
+constexpr size_t kGroup = 16;
 
 }  // namespace
 
@@ -32,38 +32,64 @@ uint32_t TableStripe::FindSlot(uint64_t id) const {
 }
 
 template <typename OnHit>
-void TableStripe::Scan(const TableCall& call, const StripePart& part, int64_t bytes,
-                       std::vector<Missed>* missed, const OnHit& on_hit) {
-  const size_t n = part.size;
-  uint64_t hashes[kRing];
-  uint32_t guesses[kRing];
-  auto id_at = [&](size_t k) { return call.ids[part.position(k)]; };
-  auto start = [&](size_t k) {
-    const uint64_t hash = BucketIndex::HashOf(id_at(k));
-    hashes[k % kRing] = hash;
-    index_.Prefetch(hash);
-  };
+void TableStripe::Scan(const StripePart& part, int64_t bytes, std::vector<Missed>* missed,
+                       const OnHit& on_hit) {
+  const size_t n = part.ids.size();
+  const uint64_t* const ids = part.ids.data();
+  // Of three groups: one is used, the next waits for rows, the one after for index lines.
+  BucketIndex::Probe probes[4][kGroup];
+  uint32_t guesses[2][kGroup];
   auto prefetch = [&](uint32_t slot) { rows_.Prefetch(slot, bytes); };
-  auto guess = [&](size_t k) { guesses[k % kRing] = index_.Guess(hashes[k % kRing], prefetch); };
-  auto guess_again = [&](size_t k) {  // For one in thirty or so.
-    if (guesses[k % kRing] == BucketIndex::kNone) index_.GuessNext(hashes[k % kRing], prefetch);
+  auto begin = [&](size_t group) {
+    const size_t first = group * kGroup;
+    const size_t size = first < n ? std::min(kGroup, n - first) : 0;
+    for (size_t i = 0; i < size; ++i) probes[group % 4][i] = index_.Begin(ids[first + i]);
   };
-  for (size_t k = 0; k < std::min(n, kLinesAhead); ++k) start(k);
-  for (size_t k = 0; k < std::min(n, kRowsAhead); ++k) guess(k);
-  for (size_t k = 0; k < n; ++k) {
-    if (k + kLinesAhead < n) start(k + kLinesAhead);
-    if (k + kRowsAhead < n) guess(k + kRowsAhead);
-    if (k + kAgainAhead < n) guess_again(k + kAgainAhead);
-    const uint64_t id = id_at(k);
-    uint32_t slot = guesses[k % kRing];
-    if (slot == BucketIndex::kNone || rows_.row(slot).id != id) {
-      slot = index_.Find(hashes[k % kRing], [&](uint32_t s) { return rows_.row(s).id == id; });
+  auto guess = [&](size_t group) {
+    const size_t first = group * kGroup;
+    const size_t size = first < n ? std::min(kGroup, n - first) : 0;
+    uint32_t* const slots = guesses[group % 2];
+    bool sure[kGroup];
+    for (size_t i = 0; i < size; ++i) slots[i] = index_.Guess(probes[group % 4][i], &sure[i]);
+    for (size_t i = 0; i < size; ++i) {
+      if (sure[i]) [[likely]] {
+        prefetch(slots[i]);
+      } else {
+        index_.Others(probes[group % 4][i], prefetch);
+      }
     }
-    if (slot == BucketIndex::kNone) {
-      missed->push_back({part.position(k), Version(id)});
-    } else {
-      on_hit(part.position(k), slot);
+  };
+  auto use = [&](size_t group) {
+    const size_t first = group * kGroup;
+    const size_t size = std::min(kGroup, n - first);
+    uint32_t* const slots = guesses[group % 2];
+    bool right[kGroup];
+    // Without a branch: rows that are still under way are waited for together.
+    for (size_t i = 0; i < size; ++i) {
+      right[i] = slots[i] != BucketIndex::kNone;
+      right[i] &= rows_.row(right[i] ? slots[i] : 0).id == ids[first + i];
     }
+    for (size_t i = 0; i < size; ++i) {
+      const uint64_t id = ids[first + i];
+      if (!right[i]) [[unlikely]] {
+        slots[i] = index_.Find(probes[group % 4][i].hash,
+                               [&](uint32_t s) { return rows_.row(s).id == id; });
+        if (slots[i] == BucketIndex::kNone) {
+          missed->push_back({part.position(first + i), Version(id)});
+          continue;
+        }
+      }
+      on_hit(part.position(first + i), slots[i]);
+    }
+  };
+  const size_t groups = (n + kGroup - 1) / kGroup;
+  begin(0);
+  begin(1);
+  guess(0);
+  for (size_t group = 0; group < groups; ++group) {
+    begin(group + 2);
+    guess(group + 1);
+    use(group);
   }
 }
 
@@ -73,36 +99,42 @@ void TableStripe::ScanCall(const TableCall& call, const StripePart& part,
   const int width = core_.layout.width();
   switch (call.kind) {
     case TableCall::kLookup:
-      if (core_.layout.plain()) {  // The shortest loop there is, for the commonest call.
-        const bool mark = core_.cold != nullptr;
-        return Scan(call, part, weights, missed, [&](uint32_t p, uint32_t slot) {
-          RowHeader& row = rows_.row(slot);
-          if (mark && !row.has(kRowReferenced)) row.Set(kRowReferenced);
-          CopyFloats(row.body(), width, &call.weights[static_cast<size_t>(p) * width]);
+      if (core_.layout.plain() && core_.cold == nullptr) {  // The commonest call, at its shortest.
+        float* const out = call.weights.data();
+        return Scan(part, weights, missed, [&](uint32_t p, uint32_t slot) {
+          CopyFloats(rows_.row(slot).body(), width, out + size_t{p} * width);
         });
       }
-      return Scan(call, part, weights, missed,
-                  [&](uint32_t p, uint32_t slot) { Hit(call, p, slot); });
+      return Scan(part, weights, missed, [&](uint32_t p, uint32_t slot) { Hit(call, p, slot); });
     case TableCall::kCreate:
-      return Scan(call, part, weights, missed,
+      return Scan(part, weights, missed,
                   [&](uint32_t p, uint32_t slot) { HitCreate(call, p, slot); });
     case TableCall::kGradients:
     case TableCall::kDeltas:
-      return Scan(call, part, rows_.stride(), missed,
+      return Scan(part, rows_.stride(), missed,
                   [&](uint32_t p, uint32_t slot) { HitStep(call, p, slot); });
     case TableCall::kPrefetch:
-      return Scan(call, part, sizeof(RowHeader), missed,
+      return Scan(part, sizeof(RowHeader), missed,
                   [&](uint32_t, uint32_t slot) { rows_.row(slot).Set(kRowReferenced); });
   }
 }
 
 absl::Status TableStripe::Run(const TableCall& call, const StripePart& part,
                               std::vector<Missed>* missed) {
-  absl::MutexLock lock(&mu_);
+  if (call.kind != TableCall::kLookup) {
+    absl::MutexLock lock(&mu_);
+    return RunLocked(call, part, missed);
+  }
+  absl::ReaderMutexLock lock(&mu_);
+  return RunLocked(call, part, missed);
+}
+
+absl::Status TableStripe::RunLocked(const TableCall& call, const StripePart& part,
+                                    std::vector<Missed>* missed) {
   const size_t before = missed->size();
   ScanCall(call, part, missed);
   const size_t misses = missed->size() - before;
-  stats_.hits_memory += part.size - misses;
+  hits_memory_.fetch_add(static_cast<int64_t>(part.ids.size() - misses), std::memory_order_relaxed);
   if (misses == 0 || rows_cold_ > 0) return absl::OkStatus();
   const absl::Status status = Settle(call, std::span(*missed).subspan(before), nullptr, 0);
   missed->resize(before);
@@ -111,7 +143,11 @@ absl::Status TableStripe::Run(const TableCall& call, const StripePart& part,
 
 absl::Status TableStripe::RunMissed(const TableCall& call, std::span<const Missed> missed,
                                     const ColdRows& rows, size_t first) {
-  absl::MutexLock lock(&mu_);
+  if (call.kind != TableCall::kLookup) {
+    absl::MutexLock lock(&mu_);
+    return Settle(call, missed, &rows, first);
+  }
+  absl::ReaderMutexLock lock(&mu_);
   return Settle(call, missed, &rows, first);
 }
 
@@ -124,7 +160,7 @@ absl::Status TableStripe::Settle(const TableCall& call, std::span<const Missed> 
     const uint64_t id = call.ids[p];
     const uint32_t slot = unlocked ? FindSlot(id) : BucketIndex::kNone;
     if (slot != BucketIndex::kNone) {
-      ++stats_.hits_memory;
+      hits_memory_.fetch_add(1, std::memory_order_relaxed);
       Hit(call, p, slot);
       ++i;
       continue;
@@ -154,7 +190,7 @@ absl::Status TableStripe::Settle(const TableCall& call, std::span<const Missed> 
 void TableStripe::Hit(const TableCall& call, uint32_t p, uint32_t slot) {
   switch (call.kind) {
     case TableCall::kLookup:
-      rows_.row(slot).Set(kRowReferenced);
+      rows_.row(slot).SetShared(kRowReferenced);
       return core_.layout.ReadWeights(rows_.row(slot).body(),
                                       &call.weights[size_t{p} * core_.layout.width()]);
     case TableCall::kCreate:
@@ -200,7 +236,7 @@ void TableStripe::HitStep(const TableCall& call, uint32_t p, uint32_t slot) {
 }
 
 void TableStripe::FromCold(const TableCall& call, uint32_t p, const RowHeader& row) {
-  ++stats_.hits_cold;
+  hits_cold_.fetch_add(1, std::memory_order_relaxed);
   if (call.kind == TableCall::kLookup) {
     core_.layout.ReadWeights(row.body(), &call.weights[size_t{p} * core_.layout.width()]);
     return;
@@ -210,7 +246,7 @@ void TableStripe::FromCold(const TableCall& call, uint32_t p, const RowHeader& r
 
 void TableStripe::Absent(const TableCall& call, uint32_t p) {
   const size_t width = core_.layout.width();
-  ++stats_.misses;
+  misses_.fetch_add(1, std::memory_order_relaxed);
   if (call.kind == TableCall::kCreate && admission_.Admit(call.ids[p], call.count(p))) {
     const uint32_t slot = NewSlot(call.ids[p]);
     InitRow(&rows_.row(slot));
@@ -218,7 +254,7 @@ void TableStripe::Absent(const TableCall& call, uint32_t p) {
     rows_.row(slot).epoch = core_.epoch.load(std::memory_order_relaxed);
     return HitCreate(call, p, slot);
   }
-  stats_.refused += call.kind == TableCall::kCreate;
+  if (call.kind == TableCall::kCreate) ++stats_.refused;
   if (!call.weights.empty()) std::fill_n(&call.weights[p * width], width, 0.0f);
 }
 
@@ -292,9 +328,9 @@ void TableStripe::AddStats(TableStats* stats) {
   stats->rows_memory += rows_.rows();
   stats->rows_cold += rows_cold_;
   stats->bytes_memory += bytes();
-  stats->hits_memory += stats_.hits_memory;
-  stats->hits_cold += stats_.hits_cold;
-  stats->misses += stats_.misses;
+  stats->hits_memory += hits_memory_;
+  stats->hits_cold += hits_cold_;
+  stats->misses += misses_;
   stats->created += stats_.created;
   stats->refused += stats_.refused;
   stats->expired += stats_.expired;

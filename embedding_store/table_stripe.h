@@ -17,6 +17,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -94,26 +95,30 @@ class TableStripe {
   static constexpr uint32_t kVersions = 1024;
   static constexpr uint32_t kNoCursor = 0xFFFFFFFF;
 
-  uint32_t FindSlot(uint64_t id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  uint32_t& Version(uint64_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+  uint32_t FindSlot(uint64_t id) const ABSL_SHARED_LOCKS_REQUIRED(mu_);
+  uint32_t& Version(uint64_t id) ABSL_SHARED_LOCKS_REQUIRED(mu_) {
     return versions_[BucketIndex::HashOf(id) >> 40 & (kVersions - 1)];
   }
+  // A kLookup call changes nothing but marks and counts, and shares the lock
+  // with others of its kind; every other call has it alone.
+  absl::Status RunLocked(const TableCall& call, const StripePart& part, std::vector<Missed>* missed)
+      ABSL_SHARED_LOCKS_REQUIRED(mu_);
   // Finds all ids of the part: on_hit(position, slot) for those in memory, the
   // others are appended to `missed`. The first `bytes` of a row will be used.
   template <typename OnHit>
-  void Scan(const TableCall& call, const StripePart& part, int64_t bytes,
-            std::vector<Missed>* missed, const OnHit& on_hit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Scan(const StripePart& part, int64_t bytes, std::vector<Missed>* missed, const OnHit& on_hit)
+      ABSL_SHARED_LOCKS_REQUIRED(mu_);
   void ScanCall(const TableCall& call, const StripePart& part, std::vector<Missed>* missed)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+      ABSL_SHARED_LOCKS_REQUIRED(mu_);
   // Handles ids that were not in memory; `rows` null: nor in the cold tier.
   absl::Status Settle(const TableCall& call, std::span<const Missed> missed, const ColdRows* rows,
-                      size_t first) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+                      size_t first) ABSL_SHARED_LOCKS_REQUIRED(mu_);
   // What a call does to a row in memory, to one that is only in the cold tier,
   // and to an id without a row. The last two may need room for one row.
-  void Hit(const TableCall& call, uint32_t p, uint32_t slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Hit(const TableCall& call, uint32_t p, uint32_t slot) ABSL_SHARED_LOCKS_REQUIRED(mu_);
   void FromCold(const TableCall& call, uint32_t p, const RowHeader& row)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Absent(const TableCall& call, uint32_t p) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+      ABSL_SHARED_LOCKS_REQUIRED(mu_);
+  void Absent(const TableCall& call, uint32_t p) ABSL_SHARED_LOCKS_REQUIRED(mu_);
   void HitCreate(const TableCall& call, uint32_t p, uint32_t slot)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void HitStep(const TableCall& call, uint32_t p, uint32_t slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -175,7 +180,8 @@ class TableStripe {
   std::array<uint32_t, kVersions> versions_ ABSL_GUARDED_BY(mu_) = {};
   std::vector<std::pair<uint32_t, uint64_t>> tombstones_ ABSL_GUARDED_BY(mu_);  // Epoch, id.
   uint32_t tombstones_from_ ABSL_GUARDED_BY(mu_) = 0;
-  TableStats stats_ ABSL_GUARDED_BY(mu_);  // Counters only.
+  TableStats stats_ ABSL_GUARDED_BY(mu_);  // Counters only, without those below.
+  std::atomic<int64_t> hits_memory_{0}, hits_cold_{0}, misses_{0};  // Readers count too.
 };
 
 }  // namespace starling
