@@ -69,7 +69,10 @@ void CheckBlock(const FeatureBlock& block, const std::string& path, bool event_t
   if (table.has_name()) c->Name(at + ".name", table.name());
   c->AtLeast(at + ".memory", static_cast<double>(table.memory()), 1);
   c->AtLeast(at + ".init", table.init(), 0);
-  if (table.admit().has_count()) c->AtLeast(at + ".admit.count", table.admit().count(), 1);
+  if (table.admit().has_count()) c->Range(at + ".admit.count", table.admit().count(), 1, 65535);
+  if (table.admit().has_exact_count()) {
+    c->Range(at + ".admit.exact_count", table.admit().exact_count(), 1, 65535);
+  }
   if (table.admit().has_probability()) {
     c->Above(at + ".admit.probability", table.admit().probability(), 0);
     c->Range(at + ".admit.probability", table.admit().probability(), 0, 1);
