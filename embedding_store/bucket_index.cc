@@ -1,34 +1,42 @@
 #include "embedding_store/bucket_index.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace starling {
 namespace {
 
 constexpr double kLoadMax = 0.85;
-constexpr int64_t kLinesMin = 4096 / 64;  // A page.
 
 }  // namespace
 
-BucketIndex::BucketIndex(int64_t reserve_bytes, int64_t step_bytes)
-    : region_(reserve_bytes, step_bytes) {
-  if (region_.Grow(kLinesMin * sizeof(Line))) SetLines(kLinesMin);
+BucketIndex::BucketIndex(PageArena* arena, int64_t chunk_bytes)
+    : arena_(arena),
+      shift_(std::bit_width<uint64_t>(std::max<int64_t>(chunk_bytes / int64_t{sizeof(Line)}, 1)) -
+             1),
+      mask_((1u << shift_) - 1) {
+  Grow();
 }
 
 void BucketIndex::SetLines(int64_t count) {
-  lines_count_.store(static_cast<uint32_t>(count), std::memory_order_relaxed);
+  lines_ = count;
   size_max_ = static_cast<int64_t>(static_cast<double>(count * kEntries) * kLoadMax);
 }
 
 int64_t BucketIndex::GrownLines() const {
-  const int64_t count = lines_count_.load(std::memory_order_relaxed);
-  return std::max(kLinesMin, count + count / 5 + 1);
+  const auto count = static_cast<int64_t>(lines_);
+  // The first chunk is used whole.
+  return std::max<int64_t>(int64_t{mask_} + 1, count + count / 5 + 1);
 }
 
 bool BucketIndex::Grow() {
   const int64_t count = GrownLines();
-  if (!region_.Grow(count * sizeof(Line))) return false;
-  std::memset(static_cast<void*>(lines()), 0, count * sizeof(Line));
+  while (static_cast<int64_t>(chunks_.size()) < ChunksFor(count)) {
+    auto* chunk = reinterpret_cast<Line*>(arena_->Allocate(chunk_bytes()));
+    if (chunk == nullptr) return false;
+    chunks_.push_back(chunk);
+  }
+  for (Line* chunk : chunks_) std::memset(static_cast<void*>(chunk), 0, chunk_bytes());
   SetLines(count);
   size_ = 0;
   return true;
@@ -36,11 +44,11 @@ bool BucketIndex::Grow() {
 
 void BucketIndex::Insert(uint64_t hash, uint32_t slot) {
   uint32_t l = Home(hash);
-  while (lines()[l].used == kEntries) {
-    ++lines()[l].passed;
+  while (LineAt(l).used == kEntries) {
+    ++LineAt(l).passed;
     l = Next(l);
   }
-  Line& line = lines()[l];
+  Line& line = LineAt(l);
   line.tags[line.used] = Tag(hash);
   line.slots[line.used] = slot;
   ++line.used;
@@ -49,7 +57,7 @@ void BucketIndex::Insert(uint64_t hash, uint32_t slot) {
 
 void BucketIndex::Erase(uint64_t hash, uint32_t slot) {
   for (uint32_t l = Home(hash);; l = Next(l)) {
-    Line& line = lines()[l];
+    Line& line = LineAt(l);
     for (uint32_t i = 0; i < line.used; ++i) {
       if (line.slots[i] != slot) continue;
       --line.used;

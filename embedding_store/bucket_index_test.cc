@@ -14,7 +14,7 @@ namespace {
 // An index with rows that are nothing but their ids.
 class IndexedIds {
  public:
-  explicit IndexedIds(int64_t reserve = 64 << 20) : index(reserve, 4096) {}
+  explicit IndexedIds(int64_t reserve = 64 << 20) : arena(reserve), index(&arena, 4096) {}
 
   uint32_t Find(uint64_t id) const {
     return index.Find(BucketIndex::HashOf(id), [&](uint32_t slot) { return ids[slot] == id; });
@@ -36,6 +36,7 @@ class IndexedIds {
     index.Erase(BucketIndex::HashOf(ids[slot]), slot);
     used[slot] = false;
   }
+  PageArena arena;
   BucketIndex index;
   std::vector<uint64_t> ids;  // By slot.
   std::vector<bool> used;
@@ -82,9 +83,10 @@ TEST(BucketIndexTest, ItTakesAtMostEightBytesAnIdAtAnySize) {
 }
 
 TEST(BucketIndexTest, GrowthBeyondTheReservationFailsAndChangesNothing) {
-  IndexedIds indexed(8192);
+  IndexedIds indexed(2 << 20);
   uint64_t id = 0;
-  while (indexed.index.room() > 0 || indexed.index.bytes() + indexed.index.growth_bytes() <= 8192) {
+  while (indexed.index.room() > 0 ||
+         indexed.index.bytes() + indexed.index.growth_bytes() <= 2 << 20) {
     indexed.Insert(id++);
   }
   EXPECT_FALSE(indexed.index.Grow());
@@ -92,7 +94,8 @@ TEST(BucketIndexTest, GrowthBeyondTheReservationFailsAndChangesNothing) {
 }
 
 TEST(RowSlabTest, FreedRowsAreReusedAndRowsNeverMove) {
-  RowSlab slab(/*body_bytes=*/12, /*reserve_bytes=*/1 << 20, /*step_bytes=*/4096);
+  PageArena arena(1 << 20);
+  RowSlab slab(/*body_bytes=*/12, &arena, /*chunk_bytes=*/4096);
   std::vector<RowHeader*> rows;
   for (uint64_t id = 0; id < 900; ++id) {
     if (slab.free_slots() == 0) {

@@ -16,6 +16,7 @@
 #include "base/sync_point.h"
 #include "base/thread_pool.h"
 #include "embedding_store/layout_check.h"
+#include "embedding_store/multi_hash_table.h"
 #include "embedding_store/row_file.h"
 #include "embedding_store/row_file_format.h"
 #include "embedding_store/table_snapshot.h"
@@ -459,6 +460,7 @@ absl::StatusOr<std::unique_ptr<EmbeddingTable>> EmbeddingTable::Open(const Table
   const auto stripes = static_cast<int>(std::bit_floor<uint64_t>(
       std::clamp<int64_t>(core->budget / std::max(kShareWanted, 2 * share_min), 1, kStripesMax)));
   core->share = core->budget / stripes;
+  core->arena = std::make_unique<PageArena>(core->budget + core->budget / 8);
   core->admission_bytes = std::clamp<int64_t>(core->share / 32, 64, kAdmissionBytesMax / stripes);
   if (tiered) {
     core->cold = std::make_unique<ColdTier>(
@@ -466,6 +468,7 @@ absl::StatusOr<std::unique_ptr<EmbeddingTable>> EmbeddingTable::Open(const Table
   }
   auto table = std::make_unique<EmbeddingTableImpl>(std::move(core), stripes, env.pool);
   RETURN_IF_ERROR(Annotate(table->CheckMemory(), where));
+  if (options.has_multi_hash()) return WrapMultiHash(std::move(table));
   return table;
 }
 

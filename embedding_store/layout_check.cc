@@ -2,6 +2,7 @@
 
 #include "base/optimizer.h"
 #include "base/status.h"
+#include "embedding_store/multi_hash.h"
 
 namespace starling {
 namespace {
@@ -32,6 +33,7 @@ absl::Status CheckLayout(const std::string& path, const RowFileHeader& header,
   if (header.spec.options().name() != spec.options().name()) {
     return refuse(absl::StrCat("the file holds table ", header.spec.options().name()));
   }
+  RETURN_IF_ERROR(SameMultiHash(where, header.spec.options(), spec.options()));
   if (header.spec.segments_size() != spec.segments_size()) {
     return refuse(absl::StrCat("the file's rows have ", header.spec.segments_size(),
                                " segments, the table's ", spec.segments_size()));

@@ -1,5 +1,5 @@
-// RowSlab: fixed-size rows, one behind the other in a PageRegion. It grows a
-// step at a time and a row never moves. Freed rows are reused, latest first.
+// RowSlab: fixed-size rows in chunks of an arena. It grows a chunk at a time
+// and a row never moves. Freed rows are reused, latest first.
 //
 // A row is a RowHeader of 20 bytes and a body whose bytes RowLayout gives
 // their meaning.
@@ -8,10 +8,12 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
-#include <cstring>
+#include <vector>
 
-#include "embedding_store/page_region.h"
+#include "embedding_store/page_arena.h"
+#include "embedding_store/prefetch.h"
 #include "embedding_store/row_layout.h"
 
 namespace starling {
@@ -55,19 +57,24 @@ static_assert(sizeof(RowHeader) == 20);
 
 class RowSlab {
  public:
-  // `body_bytes` is a multiple of 4.
-  RowSlab(int body_bytes, int64_t reserve_bytes, int64_t step_bytes)
+  // `body_bytes` is a multiple of 4; a chunk is a power of two of rows, at
+  // most `chunk_bytes` long if that holds one. The arena outlives the slab.
+  RowSlab(int body_bytes, PageArena* arena, int64_t chunk_bytes)
       : stride_(static_cast<int64_t>(sizeof(RowHeader)) + body_bytes),
-        region_(reserve_bytes, step_bytes) {}
+        shift_(std::bit_width<uint64_t>(std::max<int64_t>(chunk_bytes / stride_, 1)) - 1),
+        mask_((1u << shift_) - 1),
+        arena_(arena) {}
 
   // Slots that Allocate can give without growth.
-  int64_t free_slots() const { return capacity_ - rows_; }
-  // What growing by a step adds to bytes().
-  int64_t growth_bytes() const { return region_.GrowthTo((capacity_ + 1) * stride_); }
+  int64_t free_slots() const { return capacity() - rows_; }
+  // What Grow adds to bytes().
+  int64_t growth_bytes() const { return ((stride_ << shift_) + 63) & ~int64_t{63}; }
+  // Adds a chunk; false if the arena is used up.
   bool Grow() {
-    const bool grown = region_.Grow((capacity_ + 1) * stride_);
-    capacity_ = region_.committed() / stride_;
-    return grown;
+    char* chunk = arena_->Allocate(stride_ << shift_);
+    if (chunk == nullptr) return false;
+    chunks_.push_back(chunk);
+    return true;
   }
 
   // A row with only its id, kRowUsed and kRowReferenced set; its body is not
@@ -88,30 +95,33 @@ class RowSlab {
     free_ = slot;
     --rows_;
   }
-  RowHeader& row(uint32_t slot) const {
-    return *reinterpret_cast<RowHeader*>(region_.data() + slot * stride_);
-  }
+  RowHeader& row(uint32_t slot) const { return *reinterpret_cast<RowHeader*>(Address(slot)); }
   // Brings the first `bytes` of a row into cache.
   void Prefetch(uint32_t slot, int64_t bytes) const {
-    const char* p = region_.data() + slot * stride_;
-    const char* end = p + bytes;
-    for (p = reinterpret_cast<const char*>(reinterpret_cast<uintptr_t>(p) & ~uintptr_t{63});
-         p < end; p += 64) {
-      __builtin_prefetch(p);
-    }
+    const char* row = Address(slot);
+    const char* last = row + bytes - 1;
+    for (; row < last; row += 64) PrefetchLine(row);
+    PrefetchLine(last);
   }
 
   int64_t rows() const { return rows_; }
   int64_t stride() const { return stride_; }
   uint32_t slots() const { return next_; }  // Slots ever used: row(s) is valid below it.
-  int64_t bytes() const { return region_.committed(); }
+  int64_t bytes() const { return static_cast<int64_t>(chunks_.size()) * growth_bytes(); }
 
  private:
   static constexpr uint32_t kNoSlot = 0xFFFFFFFF;
 
+  int64_t capacity() const { return static_cast<int64_t>(chunks_.size()) << shift_; }
+  char* Address(uint32_t slot) const {
+    return chunks_[slot >> shift_] + static_cast<int64_t>(slot & mask_) * stride_;
+  }
+
   const int64_t stride_;
-  PageRegion region_;
-  int64_t capacity_ = 0;  // Slots in committed memory.
+  const int shift_;  // Of a slot, to its chunk.
+  const uint32_t mask_;
+  PageArena* const arena_;
+  std::vector<char*> chunks_;
   int64_t rows_ = 0;
   uint32_t next_ = 0;        // First slot never used.
   uint32_t free_ = kNoSlot;  // Head of the list of freed slots.

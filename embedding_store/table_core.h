@@ -9,6 +9,7 @@
 
 #include "embedding_store/cold_tier.h"
 #include "embedding_store/embedding_table.h"
+#include "embedding_store/page_arena.h"
 #include "embedding_store/row_layout.h"
 #include "embedding_store/snapshot_queue.h"
 
@@ -19,14 +20,15 @@ struct TableCore {
   TableSpec spec;
   RowLayout layout;
   uint64_t seed = 0;
-  bool dense = false;              // update: dense.
-  double ttl = 0;                  // Seconds; 0: rows never expire.
-  int64_t rows_max = 0;            // 0: no cap.
-  double norm_min = 0;             // Rows of a smaller norm are evicted; 0: none is.
-  int64_t budget = 0;              // For index, rows and admission: RocksDB's share is taken off.
-  int64_t share = 0;               // The part of the budget that a stripe expects to use.
-  int64_t admission_bytes = 0;     // Per stripe, at most.
-  std::unique_ptr<ColdTier> cold;  // Null: all rows stay in memory.
+  bool dense = false;                // update: dense.
+  double ttl = 0;                    // Seconds; 0: rows never expire.
+  int64_t rows_max = 0;              // 0: no cap.
+  double norm_min = 0;               // Rows of a smaller norm are evicted; 0: none is.
+  int64_t budget = 0;                // For index, rows and admission: RocksDB's share is taken off.
+  int64_t share = 0;                 // The part of the budget that a stripe expects to use.
+  int64_t admission_bytes = 0;       // Per stripe, at most.
+  std::unique_ptr<PageArena> arena;  // Of index and rows.
+  std::unique_ptr<ColdTier> cold;    // Null: all rows stay in memory.
 
   std::atomic<int64_t> bytes{0};  // Committed by all stripes; stays within the budget.
   std::atomic<uint32_t> epoch{1};

@@ -9,18 +9,18 @@
 namespace starling {
 namespace {
 
-constexpr size_t kRowsAhead = 16;               // Rows under way while one is used.
+constexpr size_t kRowsAhead = 24;
 constexpr size_t kLinesAhead = 2 * kRowsAhead;  // Index lines likewise.
-constexpr size_t kRing = 2 * kLinesAhead;
+constexpr size_t kAgainAhead = kRowsAhead / 2;  // Rows whose index entry was not at home.
+constexpr size_t kRing = 128;
 
 }  // namespace
 
 TableStripe::TableStripe(TableCore* core)
     : core_(*core),
-      index_(std::min(core->budget, 4 * core->share),
-             std::clamp<int64_t>(core->share / 64, 1, 64 << 10)),
-      rows_(core->layout.body_bytes(), std::min(core->budget, 4 * core->share),
-            std::clamp<int64_t>(core->share / 16, 1, 256 << 10)),
+      index_(core->arena.get(), std::clamp<int64_t>(core->share / 64, 4 << 10, 128 << 10)),
+      rows_(core->layout.body_bytes(), core->arena.get(),
+            std::clamp<int64_t>(core->share / 16, 4 << 10, 256 << 10)),
       admission_(core->spec.options().admit(), core->seed, core->admission_bytes) {
   rows_.Grow();
   core_.bytes += bytes();
@@ -43,16 +43,17 @@ void TableStripe::Scan(const TableCall& call, const StripePart& part, int64_t by
     hashes[k % kRing] = hash;
     index_.Prefetch(hash);
   };
-  auto guess = [&](size_t k) {
-    const uint32_t slot = index_.Guess(hashes[k % kRing]);
-    guesses[k % kRing] = slot;
-    if (slot != BucketIndex::kNone) rows_.Prefetch(slot, bytes);
+  auto prefetch = [&](uint32_t slot) { rows_.Prefetch(slot, bytes); };
+  auto guess = [&](size_t k) { guesses[k % kRing] = index_.Guess(hashes[k % kRing], prefetch); };
+  auto guess_again = [&](size_t k) {  // For one in thirty or so.
+    if (guesses[k % kRing] == BucketIndex::kNone) index_.GuessNext(hashes[k % kRing], prefetch);
   };
   for (size_t k = 0; k < std::min(n, kLinesAhead); ++k) start(k);
   for (size_t k = 0; k < std::min(n, kRowsAhead); ++k) guess(k);
   for (size_t k = 0; k < n; ++k) {
     if (k + kLinesAhead < n) start(k + kLinesAhead);
     if (k + kRowsAhead < n) guess(k + kRowsAhead);
+    if (k + kAgainAhead < n) guess_again(k + kAgainAhead);
     const uint64_t id = id_at(k);
     uint32_t slot = guesses[k % kRing];
     if (slot == BucketIndex::kNone || rows_.row(slot).id != id) {

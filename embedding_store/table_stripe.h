@@ -41,7 +41,10 @@ class TableStripe {
   explicit TableStripe(TableCore* core);
 
   // False if the machine gave no memory to begin with.
-  bool ok() const { return index_.bytes() > 0; }
+  bool ok() {
+    absl::MutexLock lock(&mu_);
+    return Room() > 0;
+  }
 
   // The first turn: handles what is in memory. Appends ids that may be in the
   // cold tier to `missed`; ids that are nowhere are handled as well. With
@@ -162,7 +165,7 @@ class TableStripe {
 
   TableCore& core_;
   absl::Mutex mu_;
-  BucketIndex index_;  // Guarded by mu_, but for Prefetch.
+  BucketIndex index_ ABSL_GUARDED_BY(mu_);
   RowSlab rows_ ABSL_GUARDED_BY(mu_);
   AdmissionFilter admission_ ABSL_GUARDED_BY(mu_);
   uint32_t hand_ ABSL_GUARDED_BY(mu_) = 0;      // Of the clock: the next slot to look at.

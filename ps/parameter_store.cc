@@ -36,6 +36,11 @@ absl::Status CheckConfig(const StoreConfig& config, int shard, int shards) {
       return absl::InvalidArgumentError(
           absl::StrCat("table name \"", name, "\" is empty, holds a '/', or is there twice"));
     }
+    // Ids are dealt out to shards; the rows that ids share would be on several.
+    if (spec.options().has_multi_hash() && shards > 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("table ", name, ": multi_hash needs one shard, not ", shards));
+    }
   }
   return CheckDense(config);
 }

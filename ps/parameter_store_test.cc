@@ -188,6 +188,11 @@ TEST(ParameterStoreTest, ImpossibleConfigIsRefused) {
     c.mutable_tables()->mutable_tables(1)->mutable_options()->set_name("users");
   }));
   EXPECT_TRUE(refused([](StoreConfig&) {}, 2));
+  // Ids of two shards would share rows; one shard has them all.
+  StoreConfig shared = TestConfig();
+  shared.mutable_tables()->mutable_tables(0)->mutable_options()->mutable_multi_hash()->set_rows(9);
+  EXPECT_TRUE(refused([&](StoreConfig& c) { c = shared; }));
+  EXPECT_TRUE(ParameterStore::Create(shared, 0, 1, TestPath("scratch")).ok());
 }
 
 // The parts of a checkpoint that `writers` shards wrote after batches [0, 6).

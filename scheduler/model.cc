@@ -30,6 +30,7 @@ TableSet WithoutTuning(TableSet tables) {
     t.mutable_options()->clear_memory();
     t.mutable_options()->clear_tier();
     t.mutable_options()->clear_evict();
+    t.mutable_options()->clear_dtype();  // Checkpoints hold fp32.
   }
   return tables;
 }

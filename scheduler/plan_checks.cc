@@ -69,6 +69,11 @@ void CheckBlock(const FeatureBlock& block, const std::string& path, bool event_t
   if (table.has_name()) c->Name(at + ".name", table.name());
   c->AtLeast(at + ".memory", static_cast<double>(table.memory()), 1);
   c->AtLeast(at + ".init", table.init(), 0);
+  if (table.has_multi_hash()) {
+    const int64_t rows = table.multi_hash().rows();
+    c->Require(rows >= 2 && rows <= 1 << 28, at + ".multi_hash.rows",
+               "rows must be in 2..268435456");
+  }
   if (table.admit().has_count()) c->Range(at + ".admit.count", table.admit().count(), 1, 65535);
   if (table.admit().has_exact_count()) {
     c->Range(at + ".admit.exact_count", table.admit().exact_count(), 1, 65535);

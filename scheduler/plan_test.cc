@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
+#include "scheduler/worker.h"
 
 namespace starling {
 namespace {
@@ -101,6 +102,31 @@ model: {dcnv2: {}}
   EXPECT_EQ(p.plan->features.ids(2).pooling(), IdFeature::MEAN);
   EXPECT_EQ(p.plan->job.train().checkpoint().dir(), "run/ckpt");
   EXPECT_TRUE(p.plan->job.optimizer().dense().has_adam());
+}
+
+// As docs/architecture.md shows it.
+TEST(PlanTest, TablesMayBeNarrowAndShareRows) {
+  const std::string yaml = R"(
+data: {label: y}
+features:
+  - {id: user, dim: 16, table: {name: users, dtype: int8}}
+  - {id: query, dim: 16, table: {name: queries, multi_hash: {rows: 1000000, combine: multiply}}}
+model: {deepfm: {hidden: [64]}}
+)";
+  Planned p = MakeFrom(yaml);
+  ASSERT_TRUE(p.plan.ok()) << p.plan.status();
+  EXPECT_TRUE(Is<TableOptions>(p.plan->tables.tables(0).options(), "name: 'users' dtype: INT8"));
+  EXPECT_TRUE(Is<TableOptions>(p.plan->tables.tables(1).options(),
+                               "name: 'queries' multi_hash { rows: 1000000 combine: MULTIPLY }"));
+  EXPECT_EQ(CheckDistributable(*p.plan).message(),
+            "table queries: multi_hash needs one process, since servers own ids and not the rows "
+            "that ids share: use `starling train`, or remove it");
+  EXPECT_TRUE(CheckDistributable(*MakeFrom(kJob).plan).ok());
+  const std::string hashed = "features[1].table.multi_hash=";
+  EXPECT_EQ(ErrorOf(yaml, {hashed + "{rows: 1}"}),
+            "--set " + hashed + "{rows: 1}: rows must be in 2..268435456");
+  EXPECT_NE(ErrorOf(yaml, {hashed + "{combine: add}"}).find("rows"), std::string::npos);
+  EXPECT_NE(ErrorOf(yaml, {"features[0].table.dtype=fp8"}).find("fp8"), std::string::npos);
 }
 
 TEST(PlanTest, RowsHoldOnlyWhatTheModelReads) {

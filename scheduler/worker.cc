@@ -24,6 +24,13 @@ absl::Status CheckDistributable(const Plan& plan) {
     return absl::InvalidArgumentError(
         "train.schedule.plateau needs one process: use `starling train`, or another rule");
   }
+  for (const TableSpec& table : plan.tables.tables()) {
+    if (!table.options().has_multi_hash()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "table ", table.options().name(),
+        ": multi_hash needs one process, since servers own ids and not the rows that ids share: "
+        "use `starling train`, or remove it"));
+  }
   return absl::OkStatus();
 }
 

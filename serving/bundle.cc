@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -12,6 +13,7 @@
 #include "base/file.h"
 #include "base/file_set.h"
 #include "base/status.h"
+#include "embedding_store/multi_hash.h"
 #include "serving/read_only_table.h"
 
 namespace starling {
@@ -77,19 +79,30 @@ class LoadedBundle : public Bundle {
       ASSIGN_OR_RETURN(auto table,
                        ReadOnlyTable::Load(JoinPath(dir, name), WidthOf(spec_.tables.tables(t))));
       tables_.push_back(std::move(table));
+      const TableOptions& options = spec_.tables.tables(t).options();
+      if (!options.has_multi_hash()) continue;
+      if (absl::Status s = CheckMultiHash(options.multi_hash()); !s.ok()) {
+        return absl::DataLossError(
+            absl::StrCat(JoinPath(dir, "tables.json"), ": table ", t, ": ", s.message()));
+      }
+      hashed_[t] = std::make_unique<MultiHashSource>(options.multi_hash(), tables_[t].get());
     }
     return absl::OkStatus();
   }
 
   const BundleSpec& spec() const override { return spec_; }
   std::span<const float> dense() const override { return dense_; }
-  const RowSource& table(int t) const override { return *tables_[t]; }
+  const RowSource& table(int t) const override {
+    if (auto it = hashed_.find(t); it != hashed_.end()) return *it->second;
+    return *tables_[t];
+  }
   int64_t rows(int t) const override { return tables_[t]->rows(); }
 
  private:
   BundleSpec spec_;
   std::vector<float> dense_;
   std::vector<std::unique_ptr<ReadOnlyTable>> tables_;
+  std::map<int, std::unique_ptr<MultiHashSource>> hashed_;  // Of tables whose rows are parts.
 };
 
 }  // namespace

@@ -4,9 +4,11 @@
 
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <thread>
 
+#include "embedding_store/embedding_table.h"
 #include "serving/test_bundle.h"
 
 namespace starling {
@@ -117,19 +119,13 @@ Batch MakeBatch(const std::vector<Sample>& samples) {
   return batch;
 }
 
-// The network over rows taken from the truth, with no bundle in between.
-std::vector<float> DirectScores(uint64_t version, const std::vector<Sample>& samples) {
-  BundleSpec spec = TestSpec(version);
+// The network over rows that `lookup(table, ids)` gives, with no bundle in between.
+using RowsOfIds = std::function<std::vector<float>(int, const std::vector<uint64_t>&)>;
+std::vector<float> ScoresOver(const BundleSpec& spec, const std::vector<Sample>& samples,
+                              const RowsOfIds& lookup) {
   Batch batch = MakeBatch(samples);
-  std::vector<std::vector<float>> rows(2);
-  for (int t = 0; t < 2; ++t) {
-    std::vector<uint64_t> known = TestIds(t);
-    for (uint64_t id : batch.tables[t].ids) {
-      bool is_known = std::binary_search(known.begin(), known.end(), id, IdBefore);
-      std::vector<float> row = is_known ? TestRow(version, id) : std::vector<float>(5, 0.0f);
-      rows[t].insert(rows[t].end(), row.begin(), row.end());
-    }
-  }
+  std::vector<std::vector<float>> rows;
+  for (int t = 0; t < 2; ++t) rows.push_back(lookup(t, batch.tables[t].ids));
   auto network = Network::Create(spec.graph, NetworkOptions());
   EXPECT_TRUE(network.ok()) << network.status();
   auto workspace = (*network)->NewWorkspace();
@@ -140,6 +136,20 @@ std::vector<float> DirectScores(uint64_t version, const std::vector<Sample>& sam
       (*network)->Score(batch, spans, TestDense(spec), &pool, workspace.get(), scores);
   EXPECT_TRUE(status.ok()) << status;
   return scores;
+}
+
+// With rows taken from the truth.
+std::vector<float> DirectScores(uint64_t version, const std::vector<Sample>& samples) {
+  return ScoresOver(TestSpec(version), samples, [&](int t, const std::vector<uint64_t>& ids) {
+    const std::vector<uint64_t> known = TestIds(t);
+    std::vector<float> rows;
+    for (uint64_t id : ids) {
+      bool is_known = std::binary_search(known.begin(), known.end(), id, IdBefore);
+      std::vector<float> row = is_known ? TestRow(version, id) : std::vector<float>(5, 0.0f);
+      rows.insert(rows.end(), row.begin(), row.end());
+    }
+    return rows;
+  });
 }
 
 std::unique_ptr<Predictor> LoadPredictor(const std::string& name, uint64_t version) {
@@ -214,6 +224,50 @@ TEST(PredictorTest, BadRowsAreNaNAndTheOthersKeepTheirScore) {
   EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
   EXPECT_THAT(std::string(refused.message()), HasSubstr("row 3"));
   EXPECT_THAT(std::string(refused.message()), HasSubstr("age"));
+}
+
+// Tables of part rows, trained a little, then exported: a score over the bundle
+// is a score over the tables.
+TEST(PredictorTest, RowsThatIdsShareAreCombinedAsInTraining) {
+  for (auto combine : {MultiHashOptions::ADD, MultiHashOptions::MULTIPLY}) {
+    BundleSpec spec = TestSpec(3);
+    std::vector<std::unique_ptr<EmbeddingTable>> tables;
+    for (int t = 0; t < 2; ++t) {
+      TableOptions& options = *spec.tables.mutable_tables(t)->mutable_options();
+      options.set_tier(TableOptions::MEMORY);
+      options.mutable_multi_hash()->set_rows(30);
+      options.mutable_multi_hash()->set_combine(combine);
+      spec.tables.mutable_tables(t)->mutable_segments(1)->set_init(0.3);
+      tables.push_back(*EmbeddingTable::Open(spec.tables.tables(t), {}));
+      const std::vector<uint64_t> ids = TestIds(t);
+      std::vector<float> weights(ids.size() * 5), grads(ids.size() * 5, 0.2f);
+      ASSERT_TRUE(tables[t]->LookupOrCreate(ids, {}, {}, weights).ok());
+      ASSERT_TRUE(tables[t]->ApplyGradients(ids, grads, 1).ok());
+    }
+    const std::string dir = TestDir(absl::StrCat("hashed", combine));
+    ASSERT_TRUE(WriteBundle(dir, spec, TestDense(spec), [&](int t, const auto& emit) {
+                  absl::Status status;
+                  EXPECT_TRUE(tables[t]
+                                  ->ForEach([&](uint64_t id, const RowMeta&, auto floats) {
+                                    status.Update(emit(RowRecord{.id = id, .floats = floats}));
+                                  })
+                                  .ok());
+                  return status;
+                }).ok());
+    auto predictor = Predictor::Create(*Bundle::Load(dir));
+    ASSERT_TRUE(predictor.ok()) << predictor.status();
+    EXPECT_LE((*predictor)->bundle().rows(0), 60);
+    const std::vector<Sample> samples = Samples(500);
+    auto scores = (*predictor)->Predict(Columns(samples), nullptr);
+    ASSERT_TRUE(scores.ok()) << scores.status();
+    EXPECT_TRUE(
+        SameBits(*scores, ScoresOver(spec, samples, [&](int t, const std::vector<uint64_t>& ids) {
+          std::vector<float> rows(ids.size() * 5);
+          EXPECT_TRUE(tables[t]->Lookup(ids, rows).ok());
+          return rows;
+        })));
+    EXPECT_NE((*scores)[1], (*scores)[2]);
+  }
 }
 
 TEST(PredictorTest, NoRowsGiveNoScores) {

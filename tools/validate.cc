@@ -2,13 +2,16 @@
 // and says what it will cost.
 #include <gflags/gflags.h>
 
+#include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "dense_net/forward.h"
 #include "embedding_store/row_layout.h"
+#include "embedding_store/row_slab.h"
 #include "tools/flags.h"
 #include "tools/job.h"
 #include "tools/sample.h"
@@ -21,6 +24,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr int64_t kIndexBytes = 8;        // About what the index needs for a row.
 constexpr int64_t kSampleRows = 200'000;  // Read for the estimate of distinct ids.
 
 std::string Bytes(double bytes) {
@@ -30,14 +34,22 @@ std::string Bytes(double bytes) {
   return absl::StrFormat(u == 0 ? "%.0f %s" : "%.1f %s", bytes, units[u]);
 }
 
+// How many of the two parts' rows so many ids fill.
+double MultiHashRows(const MultiHashOptions& options, double ids) {
+  const auto n = static_cast<double>(options.rows());
+  return -2 * n * std::expm1(ids * std::log1p(-1 / n));
+}
+
 absl::StatusOr<Json> DescribeTable(const TableSpec& spec, const DistinctIds& distinct,
                                    int64_t rows_all) {
   ASSIGN_OR_RETURN(RowLayout layout, RowLayout::Create(spec));
-  const int64_t per_row = sizeof(RowMeta) + sizeof(float) * layout.floats();
-  const double rows = distinct.Extrapolate(rows_all);
+  const int64_t per_row = int64_t{sizeof(RowHeader)} + layout.body_bytes() + kIndexBytes;
+  double rows = distinct.Extrapolate(rows_all);
+  if (spec.options().has_multi_hash()) rows = MultiHashRows(spec.options().multi_hash(), rows);
   return Json{{"name", spec.options().name()},
               {"rows_estimate", static_cast<int64_t>(rows)},
               {"bytes_per_row", per_row},
+              {"dtype", absl::AsciiStrToLower(TableOptions::Dtype_Name(spec.options().dtype()))},
               {"weights_per_row", layout.width()},
               {"state_per_row", layout.state_size()},
               {"bytes_estimate", static_cast<int64_t>(rows * static_cast<double>(per_row))},
@@ -94,10 +106,11 @@ void PrintReport(const Json& report) {
   std::printf("  features %d id, %d raw\n", report["id_features"].get<int>(),
               report["raw_features"].get<int>());
   for (const Json& t : report["tables"]) {
-    std::printf("  table    %s: about %s rows x %d bytes = %s (budget %s)\n",
+    std::printf("  table    %s: about %s rows x %d bytes (%s) = %s (budget %s)\n",
                 t["name"].get<std::string>().c_str(),
                 WithCommas(t["rows_estimate"].get<int64_t>()).c_str(),
-                t["bytes_per_row"].get<int>(), Bytes(t["bytes_estimate"].get<double>()).c_str(),
+                t["bytes_per_row"].get<int>(), t["dtype"].get<std::string>().c_str(),
+                Bytes(t["bytes_estimate"].get<double>()).c_str(),
                 Bytes(t["memory_budget"].get<double>()).c_str());
   }
   std::printf("  dense    %s parameters\n",
