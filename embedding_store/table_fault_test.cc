@@ -8,11 +8,11 @@
 #include <cmath>
 #include <csignal>
 #include <fstream>
+#include <future>
 #include <memory>
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "base/sync_point.h"
 #include "embedding_store/embedding_table.h"
@@ -208,16 +208,16 @@ TEST(TableFaultTest, RestoreIsRefusedWhileASnapshotIsWritten) {
   std::vector<float> weights;
   ASSERT_OK(Create(table.get(), MakeIds(0, 1000), &weights));
   ASSERT_OK(SnapshotTo(table.get(), dir.File("a.rows")));
-  absl::Notification started, go_on;
+  std::promise<void> started, go_on;
   SetSyncPointHandler([&](absl::string_view name) {
     if (name != "store.snapshot.start") return;
-    started.Notify();
-    go_on.WaitForNotification();
+    started.set_value();
+    go_on.get_future().wait();
   });
   auto snapshot = table->StartSnapshot(dir.File("b.rows"), {});
-  started.WaitForNotification();
+  started.get_future().wait();
   absl::Status status = RestoreFrom(table.get(), dir.File("a.rows"));
-  go_on.Notify();
+  go_on.set_value();
   EXPECT_TRUE((*snapshot)->Wait().ok());
   SetSyncPointHandler(nullptr);
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
