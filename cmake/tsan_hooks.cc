@@ -16,7 +16,12 @@ const char* __tsan_default_suppressions() {
   return "called_from_lib:librocksdb.so\n"
          "called_from_lib:libabsl_graphcycles_internal.so\n"
          // RocksDB's thread copying the options it was opened with.
-         "race:^std::__cxx11::basic_string*::_M_assign\n";
+         "race:^std::__cxx11::basic_string*::_M_assign\n"
+         // Its messages of a bad block, and the properties of its files, which
+         // it makes in one thread and shows us in another.
+         "race:rocksdb::VerifyBlockChecksum\n"
+         "race:rocksdb::BlockBasedTable::Rep::~Rep\n"
+         "race:*lambda(const rocksdb::TableProperties*\n";
 }
 
 // Readers release to an address of their own, so that two readers are not

@@ -19,6 +19,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "base/sync_point.h"
+#include "embedding_store/scratch_lock.h"
 
 namespace starling {
 namespace {
@@ -125,10 +126,14 @@ rocksdb::Options MakeOptions(int64_t memory_bytes, std::shared_ptr<rocksdb::Cach
   return options;
 }
 
-rocksdb::WriteOptions NoLog() {
+// After a failed flush RocksDB refuses writes until it is told to go on; its
+// unwritten rows are still in its buffers.
+rocksdb::Status WriteOrResume(rocksdb::DB* rocks, rocksdb::WriteBatch* batch) {
   rocksdb::WriteOptions options;
   options.disableWAL = true;
-  return options;
+  rocksdb::Status status = rocks->Write(options, batch);
+  if (!status.ok() && rocks->Resume().ok()) status = rocks->Write(options, batch);
+  return status;
 }
 
 class EmptyCursor : public ColdTier::Cursor {
@@ -145,6 +150,7 @@ class EmptyCursor : public ColdTier::Cursor {
 }  // namespace
 
 struct ColdTier::Db {
+  std::unique_ptr<ScratchLock> lock;  // Held until the directory is removed.
   std::unique_ptr<rocksdb::DB> rocks;
   std::shared_ptr<rocksdb::Cache> cache;
   std::shared_ptr<rocksdb::Statistics> statistics;
@@ -210,16 +216,17 @@ ColdTier::ColdTier(const Options& options) : options_(options) {}
 ColdTier::~ColdTier() {
   absl::MutexLock lock(&mu_);
   if (owned_ == nullptr) return;
-  owned_.reset();
+  owned_->rocks.reset();
   RemoveAll(options_.dir).IgnoreError();  // Scratch: the next open discards what is left.
 }
 
 absl::Status ColdTier::Open() {
   absl::MutexLock lock(&mu_);
   if (db() != nullptr) return absl::OkStatus();
+  auto opened = std::make_unique<Db>();
+  ASSIGN_OR_RETURN(opened->lock, ScratchLock::Take(options_.dir));
   RETURN_IF_ERROR(Annotate(RemoveAll(options_.dir), "cold tier"));
   RETURN_IF_ERROR(Annotate(MakeDirs(options_.dir), "cold tier"));
-  auto opened = std::make_unique<Db>();
   const rocksdb::Options options = MakeOptions(options_.memory_bytes, &opened->cache);
   rocksdb::DB* rocks = nullptr;
   RETURN_IF_ERROR(FromRocks(rocksdb::DB::Open(options, options_.dir, &rocks), options_.dir));
@@ -241,11 +248,7 @@ absl::Status ColdTier::Write(std::span<const char> rows) {
     RETURN_IF_ERROR(FromRocks(batch.Put(SliceOf(key), value), options_.dir));
   }
   STARLING_SYNC_POINT("store.demote.write");
-  rocksdb::Status status = db()->rocks->Write(NoLog(), &batch);
-  // After a failed flush RocksDB refuses writes until it is told to go on; its
-  // unwritten rows are still in its buffers.
-  if (!status.ok() && db()->rocks->Resume().ok()) status = db()->rocks->Write(NoLog(), &batch);
-  RETURN_IF_ERROR(FromRocks(status, options_.dir));
+  RETURN_IF_ERROR(FromRocks(WriteOrResume(db()->rocks.get(), &batch), options_.dir));
   rows_written_ += static_cast<int64_t>(rows.size() / stride);
   return absl::OkStatus();
 }
@@ -257,7 +260,7 @@ absl::Status ColdTier::Delete(std::span<const uint64_t> ids) {
     const Key key = KeyOf(id);
     RETURN_IF_ERROR(FromRocks(batch.Delete(SliceOf(key)), options_.dir));
   }
-  return FromRocks(db()->rocks->Write(NoLog(), &batch), options_.dir);
+  return FromRocks(WriteOrResume(db()->rocks.get(), &batch), options_.dir);
 }
 
 absl::Status ColdTier::MultiGet(std::span<const uint64_t> ids, ColdRows* rows) const {

@@ -1,7 +1,8 @@
 // ColdTier: the rows that do not fit in memory, in a RocksDB that is scratch.
 // It has no WAL, whatever stands in the directory is discarded on open, and the
 // directory is removed on destruction. Nothing is opened before the first
-// Write, so a table that fits in memory never touches the disk.
+// Write, so a table that fits in memory never touches the disk. A directory
+// that another table uses, in this process or another, is refused.
 //
 // Key: big-endian bucket (u16), big-endian id (u64); so its order is that of
 // row files. Value: a row as it stands in memory, without its id.

@@ -20,6 +20,7 @@
 #include "embedding_store/multi_hash_table.h"
 #include "embedding_store/row_file.h"
 #include "embedding_store/row_file_format.h"
+#include "embedding_store/stripe_parts.h"
 #include "embedding_store/table_metrics.h"
 #include "embedding_store/table_snapshot.h"
 #include "embedding_store/table_stripe.h"
@@ -36,44 +37,6 @@ constexpr size_t kParallelIds = 4096;  // Smaller batches are not worth waking t
 constexpr size_t kFetchIds = 256;      // Cold rows that one thread reads at least.
 constexpr size_t kSweepColdIds = 256;  // Cold rows looked at in one turn of the keeper.
 constexpr absl::Duration kKeeperTurn = absl::Milliseconds(10);
-
-// The parts of a call, by stripe; within a stripe in the call's order.
-struct StripeParts {
-  StripeParts(std::span<const uint64_t> ids, int stripes, int shift) : parts(stripes) {
-    std::vector<uint32_t> next(stripes + 1, 0);
-    bool ordered = true;
-    uint32_t last = 0;
-    for (uint64_t id : ids) {
-      const uint32_t s = BucketOf(id) >> shift;
-      ++next[s + 1];
-      ordered &= s >= last;
-      last = s;
-    }
-    for (int s = 0; s < stripes; ++s) {
-      parts[s].first = next[s];
-      next[s + 1] += next[s];
-    }
-    if (!ordered) Group(ids, shift, next);
-    const std::span<const uint64_t> all = ordered ? ids : grouped;
-    for (int s = 0; s < stripes; ++s) {
-      const uint32_t size = next[s + (ordered ? 1 : 0)] - parts[s].first;
-      parts[s].ids = all.subspan(parts[s].first, size);
-      if (!ordered) parts[s].positions = std::span(positions).subspan(parts[s].first, size);
-    }
-  }
-  void Group(std::span<const uint64_t> ids, int shift, std::vector<uint32_t>& next) {
-    grouped.resize(ids.size());
-    positions.resize(ids.size());
-    for (uint32_t p = 0; p < ids.size(); ++p) {
-      const uint32_t to = next[BucketOf(ids[p]) >> shift]++;
-      grouped[to] = ids[p];
-      positions[to] = p;
-    }
-  }
-  std::vector<StripePart> parts;
-  std::vector<uint64_t> grouped;  // Empty, as positions, if the ids came in order.
-  std::vector<uint32_t> positions;
-};
 
 class EmbeddingTableImpl : public EmbeddingTable {
  public:
@@ -113,7 +76,8 @@ class EmbeddingTableImpl : public EmbeddingTable {
       return absl::InvalidArgumentError("counts and event_times must be empty or as long as ids");
     }
     if (core_->ttl > 0 && !event_times.empty()) {
-      core_->event_time = *std::max_element(event_times.begin(), event_times.end());
+      const int64_t latest = *std::max_element(event_times.begin(), event_times.end());
+      if (latest > 0) core_->event_time = latest;
     }
     return Call({.kind = TableCall::kCreate,
                  .ids = ids,
@@ -182,6 +146,7 @@ class EmbeddingTableImpl : public EmbeddingTable {
     ASSIGN_OR_RETURN(std::unique_ptr<RowFileReader> reader, RowFileReader::Open(path));
     RETURN_IF_ERROR(CheckLayout(path, reader->header(), core_->spec, core_->layout));
     absl::MutexLock lock(&writers_);
+    if (snapshot_active_) return Refuse("a snapshot is being written");
     std::map<std::string, std::string> extras;
     RETURN_IF_ERROR(reader->ReadAll(
         [&](const RowRecord& record) {
@@ -189,7 +154,8 @@ class EmbeddingTableImpl : public EmbeddingTable {
           return stripes_[StripeOf(record.id)]->Put(record);
         },
         &extras));
-    return Annotate(RestoreExtras(extras), path);
+    RETURN_IF_ERROR(Annotate(RestoreCounters(extras[kCountersExtra]), path));
+    return Annotate(RestoreAdmission(extras[kAdmissionExtra], keep), path);
   }
 
   absl::Status ForEach(const std::function<void(uint64_t, const RowMeta&, std::span<const float>)>&
@@ -264,28 +230,29 @@ class EmbeddingTableImpl : public EmbeddingTable {
     return absl::OkStatus();
   }
 
+  // Rows of a stripe that are too many, on average.
+  int64_t Surplus() const {
+    const int64_t all = core_->rows_max > 0 ? rows() - core_->rows_max : 0;
+    return all > 0 ? all / static_cast<int64_t>(stripes_.size()) + 1 : 0;
+  }
+
   absl::Status Call(const TableCall& call) const {
     core_->aside.WaitForRoom();
     absl::ReaderMutexLock lock(&writers_);
     const StripeParts split(call.ids, static_cast<int>(stripes_.size()), shift_);
     const bool steps = call.kind == TableCall::kGradients;
-    const int64_t surplus = steps && core_->rows_max > 0 ? rows() - core_->rows_max : 0;
-    const int64_t surplus_part =
-        surplus > 0 ? surplus / static_cast<int64_t>(stripes_.size()) + 1 : 0;
+    const int64_t surplus = steps ? Surplus() : 0;
     std::vector<std::vector<Missed>> missed(stripes_.size());
-    RETURN_IF_ERROR(ForAll(stripes_.size(), call.ids.size() >= kParallelIds || core_->dense,
-                           [&](size_t s) -> absl::Status {
-                             const StripePart& part = split.parts[s];
-                             if (!part.ids.empty())
-                               RETURN_IF_ERROR(stripes_[s]->Run(call, part, &missed[s]));
-                             if (!steps) return absl::OkStatus();
-                             if (core_->dense) stripes_[s]->StepOthers(call.lr_scale);
-                             if (core_->evicts())
-                               return stripes_[s]
-                                   ->Sweep(static_cast<int64_t>(part.ids.size()) + 4, surplus_part)
-                                   .status();
-                             return absl::OkStatus();
-                           }));
+    RETURN_IF_ERROR(ForAll(
+        stripes_.size(), call.ids.size() >= kParallelIds || core_->dense,
+        [&](size_t s) -> absl::Status {
+          const StripePart& part = split.parts[s];
+          if (!part.ids.empty() || (steps && core_->dense))
+            RETURN_IF_ERROR(stripes_[s]->Run(call, part, &missed[s]));
+          if (steps && core_->evicts())
+            return stripes_[s]->Sweep(static_cast<int64_t>(part.ids.size()) + 4, surplus).status();
+          return absl::OkStatus();
+        }));
     RETURN_IF_ERROR(RunMissed(call, missed));
     if (core_->demote_due.load(std::memory_order_relaxed) != 0) StartKeeper();
     return absl::OkStatus();
@@ -326,29 +293,29 @@ class EmbeddingTableImpl : public EmbeddingTable {
     });
   }
 
-  absl::Status RestoreExtras(std::map<std::string, std::string>& extras)
+  absl::Status RestoreCounters(absl::string_view counters) ABSL_EXCLUSIVE_LOCKS_REQUIRED(writers_) {
+    if (counters.size() < 16) return absl::OkStatus();
+    const auto steps = row_file::Get<uint64_t>(counters.data());
+    const auto epoch = static_cast<uint32_t>(row_file::Get<uint64_t>(counters.data() + 8));
+    core_->epoch = std::max<uint32_t>(core_->epoch, epoch);
+    for (auto& stripe : stripes_) {
+      stripe->RaiseSteps(steps);
+      stripe->DropTombstones(epoch);  // What went before the snapshot is not known here.
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status RestoreAdmission(absl::string_view state, const std::function<bool(uint64_t)>& keep)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(writers_) {
-    const std::string& counters = extras[kCountersExtra];
-    if (counters.size() >= 16) {
-      const auto steps = row_file::Get<uint64_t>(counters.data());
-      const auto epoch = static_cast<uint32_t>(row_file::Get<uint64_t>(counters.data() + 8));
-      for (auto& stripe : stripes_) stripe->RaiseSteps(steps);
-      core_->epoch = std::max<uint32_t>(core_->epoch, epoch);
-    }
-    const absl::string_view admission = extras[kAdmissionExtra];
-    if (admission.size() <= sizeof(uint32_t)) return absl::OkStatus();
+    if (state.empty()) return absl::OkStatus();  // The file of cold rows has none.
+    ASSIGN_OR_RETURN(const std::vector<absl::string_view> parts, SplitAdmissionStates(state));
     // Stripes are runs of buckets, so one of theirs covers several of ours or the reverse.
-    const size_t theirs = row_file::Get<uint32_t>(admission.data()), ours = stripes_.size();
-    const size_t bytes = admission.size() - sizeof(uint32_t);
-    if (theirs == 0 || theirs > kBuckets || !std::has_single_bit(theirs) || bytes % theirs != 0) {
-      return absl::DataLossError("the admission state is not one of ours");
-    }
-    const size_t part = bytes / theirs;
+    const size_t theirs = parts.size(), ours = stripes_.size();
     for (size_t i = 0; i < std::max(theirs, ours); ++i) {
       const size_t from = theirs >= ours ? i : i * theirs / ours;
       const size_t to = ours >= theirs ? i : i * ours / theirs;
-      RETURN_IF_ERROR(
-          stripes_[to]->MergeAdmission(admission.substr(sizeof(uint32_t) + from * part, part)));
+      RETURN_IF_ERROR(stripes_[to]->MergeAdmission(
+          parts[from], [&](uint64_t id) { return StripeOf(id) == to && keep(id); }));
     }
     return absl::OkStatus();
   }
@@ -368,23 +335,26 @@ class EmbeddingTableImpl : public EmbeddingTable {
   void Keep() const {
     uint32_t bucket = 0;
     uint64_t id = 0;  // Where the sweep of the cold tier stands.
+    absl::Time next_sweep = absl::Now();
     while (!stopped_) {
-      if (core_->demote_due.exchange(0) != 0) {
-        for (size_t s = 0; s < stripes_.size() && !stopped_;) {
-          absl::ReaderMutexLock lock(&writers_);
-          absl::StatusOr<bool> more = stripes_[s]->Demote();
-          // An error shows in the next call that needs the room.
-          if (!more.ok() || !*more) ++s;
-        }
-        continue;
+      const bool due = core_->demote_due.exchange(0) != 0;
+      for (size_t s = 0; due && s < stripes_.size() && !stopped_;) {
+        absl::ReaderMutexLock lock(&writers_);
+        absl::StatusOr<bool> more = stripes_[s]->Demote();
+        // An error shows in the next call that needs the room.
+        if (!more.ok() || !*more) ++s;
       }
-      if (core_->evicts()) SweepCold(&bucket, &id);
-      absl::SleepFor(kKeeperTurn);
+      // Also while demotions never end: it is then that cold rows grow in number.
+      if (core_->evicts() && absl::Now() >= next_sweep) {
+        SweepCold(&bucket, &id);
+        next_sweep = absl::Now() + kKeeperTurn;
+      }
+      if (!due) absl::SleepFor(kKeeperTurn);
     }
   }
 
   void SweepCold(uint32_t* bucket, uint64_t* id) const {
-    const int64_t surplus = core_->rows_max > 0 ? rows() - core_->rows_max : 0;
+    const int64_t surplus = Surplus();
     absl::ReaderMutexLock lock(&writers_);
     auto cursor = core_->cold->NewCursor(nullptr, 0, *id, *bucket);
     std::vector<uint64_t> ids;
@@ -396,8 +366,11 @@ class EmbeddingTableImpl : public EmbeddingTable {
       ids.push_back(next);
     }
     *id = ids.empty() ? 0 : ids.back() + 1;
-    *bucket = ids.empty() ? 0 : BucketOf(ids.back());
-    if (!ids.empty()) stripes_[stripe]->SweepCold(ids, surplus).IgnoreError();
+    // No id comes after the largest one: on with the next bucket.
+    *bucket = ids.empty() ? 0 : BucketOf(ids.back()) + (*id == 0);
+    if (ids.empty()) return;
+    const bool last = !cursor->Valid() || StripeOf(cursor->row().id) != stripe;
+    stripes_[stripe]->SweepCold(ids, surplus, last).IgnoreError();
   }
 
   const std::unique_ptr<TableCore> core_;

@@ -20,7 +20,7 @@
 // norm below evict.norm, or surplus to evict.rows and seldom seen.
 // It happens a slice at a time, in ApplyGradients for rows in memory and in the
 // background for cold ones, and is no different from Erase: an admitted id
-// that is seen again gets a new row at once.
+// that is seen again gets a new row at once, unless admit is exact_count.
 //
 // Thread safety: any method, any thread. An id belongs to one stripe and its
 // lock, so a batch is atomic per row, not as a whole. A snapshot sees each

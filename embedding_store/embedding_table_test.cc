@@ -1,101 +1,328 @@
-// One conformance suite for every tier and optimiser: random operations from a
-// printed seed against a model that is a std::map and plain optimiser steps.
+// One conformance suite for every tier, optimiser and dtype: random operations
+// from a printed seed against a TableModel. STARLING_SEED replaces the seed and
+// STARLING_ROUNDS the number of operations; docs/architecture.md has the long form.
 #include "embedding_store/embedding_table.h"
 
 #include <gtest/gtest.h>
 
-#include <cmath>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <set>
-#include <tuple>
 #include <vector>
 
 #include "base/random.h"
 #include "base/thread_pool.h"
+#include "embedding_store/table_model.h"
 #include "embedding_store/table_test_util.h"
 
 namespace starling {
 namespace {
 
-// The promises of a table, without tiers or budgets.
-class Model {
- public:
-  explicit Model(const TableSpec& spec)
-      : layout_(*RowLayout::Create(spec)),
-        seed_(TableSeed(spec)),
-        ttl_(spec.options().evict().ttl()) {}
+struct Config {
+  TableOptions::Tier tier;
+  std::string optimizer;
+  TableOptions::Dtype dtype = TableOptions::FP32;
+  int dim = 5;
+  int ids = 3000;  // Different ids that operations draw from.
 
-  struct Row {
-    RowMeta meta;
-    std::vector<float> floats;
-  };
-  std::vector<float> Lookup(uint64_t id) const {
-    auto it = rows.find(id);
-    if (it == rows.end()) return std::vector<float>(layout_.width(), 0.0f);
-    return {it->second.floats.begin(), it->second.floats.begin() + layout_.width()};
+  bool cold() const { return tier == TableOptions::ROCKSDB; }
+  TableSpec Spec() const {
+    TableSpec spec = MakeSpec(optimizer, dim);
+    spec.mutable_options()->set_tier(tier);
+    spec.mutable_options()->set_dtype(dtype);
+    spec.mutable_options()->set_memory(cold() ? kTinyMemory : 64 << 20);
+    return spec;
   }
-  void Create(uint64_t id, uint32_t count, int64_t time) {
-    auto it = rows.find(id);
-    if (it != rows.end() && ttl_ > 0 && time - it->second.meta.event_time > ttl_) rows.erase(it);
-    Row& row = rows[id];
-    if (row.floats.empty()) {
-      row.floats.resize(layout_.floats());
-      layout_.InitRow(seed_, id, row.floats);
-    }
-    row.meta.frequency += count;
-    row.meta.event_time = std::max(row.meta.event_time, time);
-  }
-  void Apply(uint64_t id, std::span<const float> grad, float lr_scale) {
-    auto it = rows.find(id);
-    if (it == rows.end()) return;
-    std::span<float> row = it->second.floats;
-    for (const Segment& s : layout_.segments()) {
-      s.optimizer->Step(lr_scale, row.subspan(s.weight_offset, s.dim),
-                        row.subspan(layout_.width() + s.state_offset, s.state_size),
-                        grad.subspan(s.weight_offset, s.dim));
-    }
-  }
-  // True if the sweeper may have taken the row.
-  bool Doomed(uint64_t id) const {
-    auto it = rows.find(id);
-    return it != rows.end() && ttl_ > 0 && now - it->second.meta.event_time > ttl_;
-  }
-  std::map<uint64_t, Row> rows;
-  int64_t now = 0;  // Latest event time of the last call that brought one.
-
- private:
-  RowLayout layout_;
-  uint64_t seed_;
-  double ttl_;
 };
 
-// Takes from the model what the sweeper took from the table. Only rows that
-// are due may go, so what is left must be equal.
-void FollowSweeper(const EmbeddingTable& table, Model* model) {
+// Every optimiser on both tiers; every dtype likewise, with two of them; and a
+// table of which about one per cent fits in memory.
+std::vector<Config> Configs() {
+  std::vector<Config> configs;
+  for (auto tier : {TableOptions::MEMORY, TableOptions::ROCKSDB}) {
+    for (const std::string& name : OptimizerRules()) configs.push_back({tier, name});
+    for (auto dtype : {TableOptions::FP16, TableOptions::BF16, TableOptions::INT8}) {
+      for (const char* name : {"adagrad", "adam"}) configs.push_back({tier, name, dtype});
+    }
+  }
+  configs.push_back({TableOptions::ROCKSDB, "adagrad", TableOptions::FP32, 256, 10'000});
+  return configs;
+}
+
+std::string NameOf(const testing::TestParamInfo<Config>& info) {
+  const Config& c = info.param;
+  return absl::StrCat(TableOptions::Tier_Name(c.tier), "_", c.optimizer, "_",
+                      TableOptions::Dtype_Name(c.dtype), c.dim > 5 ? "_OnePerCent" : "");
+}
+
+uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? std::strtoull(value, nullptr, 10) : otherwise;
+}
+
+class EmbeddingTableTest : public testing::TestWithParam<Config> {
+ protected:
+  bool cold() const { return GetParam().cold(); }
+  TableSpec Spec() const { return GetParam().Spec(); }
+  std::unique_ptr<EmbeddingTable> Open(const TableSpec& spec, ThreadPool* pool = nullptr) {
+    auto table = EmbeddingTable::Open(
+        spec, {.scratch_dir = dir_.File(absl::StrCat("scratch", scratch_++)), .pool = pool});
+    EXPECT_TRUE(table.ok()) << table.status();
+    return *std::move(table);
+  }
+  // Creates the rows, and gives each a step of gradient 0.5.
+  void Fill(EmbeddingTable* table, const std::vector<uint64_t>& ids) {
+    std::vector<float> weights(ids.size() * table->width());
+    std::vector<float> grads(weights.size(), 0.5f);
+    ASSERT_OK(table->LookupOrCreate(ids, {}, {}, weights));
+    ASSERT_OK(table->ApplyGradients(ids, grads, 1.0f));
+  }
+  TestDir dir_;
+  int scratch_ = 0;
+};
+
+INSTANTIATE_TEST_SUITE_P(Every, EmbeddingTableTest, testing::ValuesIn(Configs()), NameOf);
+
+// Promises that do not depend on the rule: one of them, on every tier and dtype.
+class EmbeddingTableOneRuleTest : public EmbeddingTableTest {};
+std::vector<Config> OneRule() {
+  std::vector<Config> configs = Configs();
+  std::erase_if(configs, [](const Config& c) { return c.optimizer != "adagrad" || c.dim > 5; });
+  return configs;
+}
+INSTANTIATE_TEST_SUITE_P(OneRule, EmbeddingTableOneRuleTest, testing::ValuesIn(OneRule()), NameOf);
+
+// ---- Random operations ----
+
+// A table and its model, side by side.
+class Pair {
+ public:
+  using OpenTable = std::function<std::unique_ptr<EmbeddingTable>()>;
+  Pair(const TableSpec& spec, int ids, uint64_t seed, const TestDir& dir, OpenTable open)
+      : ids_max_(ids), seed_(seed), dir_(dir), open_(std::move(open)), model_(spec) {
+    table_ = open_();
+    width_ = table_->width();
+  }
+
+  // One random operation, and a look at the rows it named.
+  void Operate(int step);
+  // Every row of the table equals the model's, and they come by (bucket, id).
+  void ExpectSame(const EmbeddingTable& table, const TableModel& model) const;
+  void ExpectSame() {
+    FollowSweeper();
+    ExpectSame(*table_, model_);
+  }
+  void FinishSnapshot();
+  // Gives every id a row.
+  void CreateAll();
+  // Counted over all tables that took the place of the first.
+  int64_t demoted() const { return demoted_ + table_->stats().demoted; }
+  int64_t promoted() const { return promoted_ + table_->stats().promoted; }
+  int64_t gone() const { return gone_ + table_->stats().expired + table_->stats().evicted; }
+  int restored() const { return restored_; }
+  const EmbeddingTable& table() const { return *table_; }
+
+ private:
+  uint64_t Random(uint64_t n) { return RandomBelow(seed_, draw_++, n); }
+  std::vector<uint64_t> RandomIds();
+  std::vector<float> RandomFloats(size_t n) {
+    std::vector<float> floats(n);
+    for (float& f : floats) f = static_cast<float>(Random(200)) / 100 - 1;
+    return floats;
+  }
+  void Create(int step, const std::vector<uint64_t>& ids, std::span<float> weights);
+  void Change(uint64_t op, const std::vector<uint64_t>& ids);
+  void StartSnapshot();
+  // Takes from the model what the sweeper took from the table. Only rows that
+  // are due may go, so what is left must be equal.
+  void FollowSweeper();
+
+  const int ids_max_;
+  const uint64_t seed_;
+  const TestDir& dir_;
+  const OpenTable open_;
+  uint64_t draw_ = 0;
+  int width_ = 0;
+  std::unique_ptr<EmbeddingTable> table_;
+  TableModel model_;
+  // The snapshot under way, the model at its instant, and what a restore reads.
+  std::unique_ptr<TableSnapshot> snapshot_;
+  std::unique_ptr<TableModel> at_instant_;
+  std::vector<std::string> files_;
+  uint32_t epoch_ = 0;
+  int snapshots_ = 0, restored_ = 0;
+  int64_t demoted_ = 0, promoted_ = 0, gone_ = 0;
+};
+
+std::vector<uint64_t> Pair::RandomIds() {
+  std::set<int> chosen;
+  const uint64_t size = Random(30) == 0 ? 0 : 1 + Random(ids_max_ / 20);
+  while (chosen.size() < size) chosen.insert(static_cast<int>(Random(ids_max_)));
+  std::vector<uint64_t> ids;
+  for (int i : chosen) ids.push_back(HashInt64(i, 1));
+  if (Random(2) == 0) std::sort(ids.begin(), ids.end(), IdBefore);
+  return ids;
+}
+
+void Pair::CreateAll() {
+  for (int begin = 0; begin < ids_max_; begin += 1000) {
+    std::vector<uint64_t> ids = MakeIds(begin, std::min(1000, ids_max_ - begin));
+    std::vector<float> weights(ids.size() * width_);
+    ASSERT_OK(table_->LookupOrCreate(ids, {}, {}, weights));
+    for (uint64_t id : ids) model_.Create(id, 1, 0);
+  }
+}
+
+void Pair::Create(int step, const std::vector<uint64_t>& ids, std::span<float> weights) {
+  std::vector<uint32_t> counts;
+  std::vector<int64_t> times;
+  const bool counted = Random(4) != 0, timed = Random(4) != 0;
+  for (size_t i = 0; counted && i < ids.size(); ++i) {
+    counts.push_back(Random(50) == 0 ? 0xFFFFFFFF : static_cast<uint32_t>(1 + Random(3)));
+  }
+  for (size_t i = 0; timed && i < ids.size(); ++i) {
+    times.push_back(Random(20) == 0 ? 0 : 1000 + step + static_cast<int64_t>(Random(5)));
+  }
+  ASSERT_OK(table_->LookupOrCreate(ids, counts, times, weights));
+  for (size_t i = 0; i < ids.size(); ++i) {
+    model_.Create(ids[i], counted ? counts[i] : 1, timed ? times[i] : 0);
+  }
+  const int64_t latest = times.empty() ? 0 : *std::max_element(times.begin(), times.end());
+  if (latest > 0) model_.now = latest;
+}
+
+void Pair::Change(uint64_t op, const std::vector<uint64_t>& ids) {
+  const std::vector<float> floats = RandomFloats(ids.size() * width_);
+  auto row = [&](size_t i) { return std::span(floats).subspan(i * width_, width_); };
+  if (op < 6) {
+    const float lr_scale = 0.25f * static_cast<float>(1 + Random(5));
+    ASSERT_OK(table_->ApplyGradients(ids, floats, lr_scale));
+    for (size_t i = 0; i < ids.size(); ++i) model_.Apply(ids[i], row(i), lr_scale);
+  } else if (op < 8) {
+    ASSERT_OK(table_->ApplyDeltas(ids, floats));
+    for (size_t i = 0; i < ids.size(); ++i) model_.AddDelta(ids[i], row(i));
+  } else if (op < 9) {
+    ASSERT_OK(table_->Erase(ids));
+    for (uint64_t id : ids) model_.rows.erase(id);
+  } else if (op < 10) {
+    table_->Prefetch(ids);
+  }
+}
+
+void Pair::Operate(int step) {
+  const std::vector<uint64_t> ids = RandomIds();
+  std::vector<float> weights(ids.size() * width_, -1.0f);
+  FollowSweeper();
+  const uint64_t op = Random(20);
+  if (op < 9) {
+    ASSERT_NO_FATAL_FAILURE(Create(step, ids, weights));
+  } else {
+    ASSERT_NO_FATAL_FAILURE(Change(op - 9, ids));
+    FollowSweeper();
+    if (op == 19) {
+      ASSERT_NO_FATAL_FAILURE(snapshot_ != nullptr ? FinishSnapshot() : StartSnapshot());
+    }
+    ASSERT_OK(table_->Lookup(ids, weights));
+  }
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const std::vector<float> row(&weights[i * width_], &weights[i * width_] + width_);
+    ASSERT_EQ(row, model_.Weights(ids[i])) << "step " << step << " op " << op << " id " << ids[i];
+  }
+}
+
+void Pair::StartSnapshot() {
+  SnapshotOptions options;
+  if (epoch_ > 0 && Random(2) == 0) options.since = epoch_;
+  if (options.since == 0) files_.clear();
+  const std::string path = dir_.File(absl::StrCat("s", snapshots_++));
+  auto started = table_->StartSnapshot(path, options);
+  ASSERT_OK(started.status());
+  snapshot_ = *std::move(started);
+  at_instant_ = std::make_unique<TableModel>(model_);
+}
+
+// Restores into a new table, which takes the place of this one every other time.
+void Pair::FinishSnapshot() {
+  auto names = snapshot_->Wait();
+  ASSERT_OK(names.status());
+  epoch_ = snapshot_->epoch();
+  snapshot_.reset();
+  files_.insert(files_.end(), names->begin(), names->end());
+  std::unique_ptr<EmbeddingTable> restored = open_();
+  for (const std::string& file : files_) {
+    ASSERT_OK(restored->Restore(dir_.File(file), [](uint64_t) { return true; }));
+  }
+  ExpectSame(*restored, *at_instant_);
+  if (Random(2) == 0) return;
+  const TableStats stats = table_->stats();
+  demoted_ += stats.demoted;
+  promoted_ += stats.promoted;
+  gone_ += stats.expired + stats.evicted;
+  ++restored_;
+  table_ = std::move(restored);
+  model_ = *at_instant_;
+  model_.now = 0;  // The clock is no part of a snapshot.
+}
+
+void Pair::FollowSweeper() {
+  if (model_.now == 0 || !table_->spec().options().evict().has_ttl()) return;
   std::set<uint64_t> left;
-  ASSERT_OK(
-      table.ForEach([&](uint64_t id, const RowMeta&, std::span<const float>) { left.insert(id); }));
-  std::erase_if(model->rows, [&](const auto& row) {
-    return model->Doomed(row.first) && !left.contains(row.first);
+  ASSERT_OK(table_->ForEach(
+      [&](uint64_t id, const RowMeta&, std::span<const float>) { left.insert(id); }));
+  std::erase_if(model_.rows, [&](const auto& row) {
+    return model_.Due(row.first) && !left.contains(row.first);
   });
 }
 
-// Every row of the table equals the model's, and they come by (bucket, id).
-void ExpectSame(const EmbeddingTable& table, const Model& model) {
+void Pair::ExpectSame(const EmbeddingTable& table, const TableModel& model) const {
   std::vector<uint64_t> seen;
   ASSERT_OK(table.ForEach([&](uint64_t id, const RowMeta& meta, std::span<const float> floats) {
     seen.push_back(id);
     auto it = model.rows.find(id);
     ASSERT_NE(it, model.rows.end()) << "id " << id << " should be unknown";
-    EXPECT_EQ(it->second.floats, std::vector<float>(floats.begin(), floats.end())) << id;
-    EXPECT_EQ(it->second.meta.frequency, meta.frequency) << id;
-    EXPECT_EQ(it->second.meta.event_time, meta.event_time) << id;
+    EXPECT_EQ(model.Floats(it->second), std::vector<float>(floats.begin(), floats.end())) << id;
+    EXPECT_EQ(it->second.frequency, meta.frequency) << id;
+    EXPECT_EQ(it->second.event_time, meta.event_time) << id;
   }));
   EXPECT_TRUE(std::is_sorted(seen.begin(), seen.end(), IdBefore));
   EXPECT_EQ(seen.size(), model.rows.size());
   EXPECT_EQ(table.rows(), static_cast<int64_t>(model.rows.size()));
 }
+
+TEST_P(EmbeddingTableTest, RandomOperationsEqualTheModel) {
+  const uint64_t seed = FromEnvironment("STARLING_SEED", 20240601);
+  const auto rounds = static_cast<int>(FromEnvironment("STARLING_ROUNDS", 60));
+  SCOPED_TRACE(absl::StrCat("STARLING_SEED=", seed, " STARLING_ROUNDS=", rounds));
+  TableSpec spec = Spec();
+  if (!cold()) {
+    // Cold rows are swept in the background, so what is left would be a matter
+    // of time; and the smallest budgets have no room for so many counters.
+    spec.mutable_options()->mutable_evict()->set_ttl(40);
+    if (seed % 2 == 1) spec.mutable_options()->mutable_admit()->set_exact_count(2);
+  }
+  ThreadPool pool(2);
+  Pair pair(spec, GetParam().ids, seed, dir_,
+            [&] { return Open(spec, seed % 3 == 0 ? &pool : nullptr); });
+  if (cold()) {
+    ASSERT_NO_FATAL_FAILURE(pair.CreateAll());
+  }
+  for (int step = 0; step < rounds; ++step) {
+    ASSERT_NO_FATAL_FAILURE(pair.Operate(step));
+    if (step % 20 == 19) {
+      ASSERT_NO_FATAL_FAILURE(pair.ExpectSame());
+    }
+    ASSERT_FALSE(HasFailure());
+  }
+  ASSERT_NO_FATAL_FAILURE(pair.ExpectSame());
+  if (rounds < 60) return;
+  EXPECT_EQ(pair.gone() > 0, !cold());
+  EXPECT_EQ(pair.demoted() > 0, cold());
+  EXPECT_EQ(pair.promoted() > 0, cold());
+  EXPECT_EQ(pair.table().stats().rows_cold > 0, cold());
+}
+
+// ---- Promises, one at a time ----
 
 // Frequency and floats of every row.
 std::map<uint64_t, std::pair<uint32_t, std::vector<float>>> RowsOf(const EmbeddingTable& table) {
@@ -108,105 +335,7 @@ std::map<uint64_t, std::pair<uint32_t, std::vector<float>>> RowsOf(const Embeddi
   return rows;
 }
 
-class EmbeddingTableTest : public testing::TestWithParam<std::tuple<std::string, std::string>> {
- protected:
-  bool cold() const { return std::get<0>(GetParam()) == "rocksdb"; }
-  TableSpec Spec() const {
-    TableSpec spec = MakeSpec(std::get<1>(GetParam()));
-    if (cold()) {
-      spec.mutable_options()->set_tier(TableOptions::ROCKSDB);
-      spec.mutable_options()->set_memory(kTinyMemory);
-    }
-    return spec;
-  }
-  std::unique_ptr<EmbeddingTable> Open(const TableSpec& spec, ThreadPool* pool = nullptr) {
-    static int scratch = 0;
-    auto table = EmbeddingTable::Open(
-        spec, {.scratch_dir = dir_.File(absl::StrCat("scratch", scratch++)), .pool = pool});
-    EXPECT_TRUE(table.ok()) << table.status();
-    return *std::move(table);
-  }
-  // Creates the rows, and gives each a step of gradient 0.5.
-  void Fill(EmbeddingTable* table, const std::vector<uint64_t>& ids) {
-    std::vector<float> weights(ids.size() * table->width());
-    std::vector<float> grads(weights.size(), 0.5f);
-    ASSERT_OK(table->LookupOrCreate(ids, {}, {}, weights));
-    ASSERT_OK(table->ApplyGradients(ids, grads, 1.0f));
-  }
-  TestDir dir_;
-};
-
-INSTANTIATE_TEST_SUITE_P(Tiers, EmbeddingTableTest,
-                         testing::Combine(testing::Values("memory", "rocksdb"),
-                                          testing::Values("sgd", "adagrad", "adam", "ftrl")),
-                         [](const auto& info) {
-                           return std::get<0>(info.param) + "_" + std::get<1>(info.param);
-                         });
-
-TEST_P(EmbeddingTableTest, RandomOperationsEqualTheModel) {
-  const uint64_t seed = 20240601;
-  SCOPED_TRACE(absl::StrCat("seed ", seed));
-  TableSpec spec = Spec();
-  // Cold rows are swept in the background, so what is left would be a matter of time.
-  if (!cold()) spec.mutable_options()->mutable_evict()->set_ttl(60);
-  std::unique_ptr<EmbeddingTable> table = Open(spec);
-  Model model(spec);
-  const int width = table->width();
-  uint64_t draw = 0;
-  auto random = [&](uint64_t n) { return RandomBelow(seed, draw++, n); };
-  for (int step = 0; step < 120; ++step) {
-    std::set<int> chosen;
-    const uint64_t size = 1 + random(120);
-    while (chosen.size() < size) chosen.insert(static_cast<int>(random(3000)));
-    std::vector<uint64_t> ids;
-    for (int i : chosen) ids.push_back(HashInt64(i, 1));
-    if (random(2) == 0) std::sort(ids.begin(), ids.end(), IdBefore);
-    std::vector<uint32_t> counts;
-    std::vector<int64_t> times;
-    std::vector<float> weights(ids.size() * width, -1), grads(weights.size());
-    for (uint64_t id : ids) {
-      counts.push_back(1 + id % 3);
-      times.push_back(1000 + step + static_cast<int64_t>(random(5)));
-    }
-    for (float& g : grads) g = static_cast<float>(random(200)) / 100 - 1;
-    FollowSweeper(*table, &model);
-    const uint64_t op = random(20);
-    if (op < 9) {
-      ASSERT_OK(table->LookupOrCreate(ids, counts, times, weights));
-      for (size_t i = 0; i < ids.size(); ++i) model.Create(ids[i], counts[i], times[i]);
-      model.now = *std::max_element(times.begin(), times.end());
-    } else if (op < 16) {
-      ASSERT_OK(table->ApplyGradients(ids, grads, 0.5f));
-      for (size_t i = 0; i < ids.size(); ++i) {
-        model.Apply(ids[i], std::span(grads).subspan(i * width, width), 0.5f);
-      }
-    } else if (op < 17) {
-      ASSERT_OK(table->Erase(ids));
-      for (uint64_t id : ids) model.rows.erase(id);
-    } else if (op < 18) {
-      table->Prefetch(ids);
-    }
-    if (op >= 9) ASSERT_OK(table->Lookup(ids, weights));
-    FollowSweeper(*table, &model);
-    for (size_t i = 0; i < ids.size(); ++i) {
-      std::vector<float> row(weights.begin() + i * width, weights.begin() + (i + 1) * width);
-      ASSERT_EQ(row, model.Lookup(ids[i])) << "step " << step << " op " << op << " id " << ids[i];
-    }
-    if (step % 20 == 19) {
-      FollowSweeper(*table, &model);
-      ExpectSame(*table, model);
-    }
-  }
-  FollowSweeper(*table, &model);
-  ExpectSame(*table, model);
-  TableStats stats = table->stats();
-  EXPECT_EQ(stats.expired + stats.evicted > 0, !cold());
-  EXPECT_EQ(stats.demoted > 0, cold());
-  EXPECT_EQ(stats.promoted > 0, cold());
-  EXPECT_EQ(stats.rows_cold > 0, cold());
-}
-
-TEST_P(EmbeddingTableTest, UnknownIdReadsAsZerosAndStaysUnknown) {
+TEST_P(EmbeddingTableOneRuleTest, UnknownIdReadsAsZerosAndStaysUnknown) {
   auto table = Open(Spec());
   std::vector<uint64_t> ids = MakeIds(0, 100);
   std::vector<float> weights(ids.size() * table->width(), 7.0f);
@@ -216,7 +345,7 @@ TEST_P(EmbeddingTableTest, UnknownIdReadsAsZerosAndStaysUnknown) {
   EXPECT_EQ(table->stats().misses, 100);
 }
 
-TEST_P(EmbeddingTableTest, GradientForUnknownIdChangesNoRow) {
+TEST_P(EmbeddingTableOneRuleTest, GradientForUnknownIdChangesNoRow) {
   auto table = Open(Spec());
   std::vector<uint64_t> known = MakeIds(0, 50), unknown = MakeIds(1000, 50);
   Fill(table.get(), known);
@@ -228,7 +357,7 @@ TEST_P(EmbeddingTableTest, GradientForUnknownIdChangesNoRow) {
   EXPECT_EQ(table->rows(), 50);
 }
 
-TEST_P(EmbeddingTableTest, SnapshotRestoresIntoOneAndIntoThreeShards) {
+TEST_P(EmbeddingTableOneRuleTest, SnapshotRestoresIntoOneAndIntoThreeShards) {
   auto table = Open(Spec());
   Fill(table.get(), MakeIds(0, 3000));
   const std::string path = dir_.File("all.rows");
@@ -251,7 +380,7 @@ TEST_P(EmbeddingTableTest, SnapshotRestoresIntoOneAndIntoThreeShards) {
   EXPECT_EQ(RowsOf(*joined), RowsOf(*table));
 }
 
-TEST_P(EmbeddingTableTest, ThreadsDoNotChangeTheResult) {
+TEST_P(EmbeddingTableOneRuleTest, ThreadsDoNotChangeTheResult) {
   ThreadPool pool(4);
   auto alone = Open(Spec()), threaded = Open(Spec(), &pool);
   std::vector<uint64_t> ids = MakeIds(0, 6000);

@@ -27,7 +27,7 @@ struct SnapshotInstant {
 };
 
 // Extras of a snapshot's first file.
-inline constexpr char kAdmissionExtra[] = "admission";  // u32 stripes, their filters.
+inline constexpr char kAdmissionExtra[] = "admission";  // u32 stripes; (u64 length, state) of each.
 inline constexpr char kCountersExtra[] = "counters";    // u64 dense steps, u64 epoch.
 
 class SnapshotTask : public TableSnapshot {

@@ -135,9 +135,12 @@ absl::Status TableStripe::RunLocked(const TableCall& call, const StripePart& par
   ScanCall(call, part, missed);
   const size_t misses = missed->size() - before;
   hits_memory_.fetch_add(static_cast<int64_t>(part.ids.size() - misses), std::memory_order_relaxed);
-  if (misses == 0 || rows_cold_ > 0) return absl::OkStatus();
-  const absl::Status status = Settle(call, std::span(*missed).subspan(before), nullptr, 0);
-  missed->resize(before);
+  absl::Status status;
+  if (misses > 0 && rows_cold_ == 0) {
+    status = Settle(call, std::span(*missed).subspan(before), nullptr, 0);
+    missed->resize(before);
+  }
+  if (core_.dense && call.kind == TableCall::kGradients) StepOthers(call.lr_scale);
   return status;
 }
 
@@ -155,6 +158,7 @@ absl::Status TableStripe::Settle(const TableCall& call, std::span<const Missed> 
                                  const ColdRows* rows, size_t first) {
   ColdRows again;
   bool unlocked = rows != nullptr;  // Since the ids were found to be missing.
+  bool admitted = false;            // The id under way.
   for (size_t i = 0; i < missed.size();) {
     const uint32_t p = missed[i].position;
     const uint64_t id = call.ids[p];
@@ -163,6 +167,7 @@ absl::Status TableStripe::Settle(const TableCall& call, std::span<const Missed> 
       hits_memory_.fetch_add(1, std::memory_order_relaxed);
       Hit(call, p, slot);
       ++i;
+      admitted = false;
       continue;
     }
     const RowHeader* row = rows != nullptr ? rows->row(first + i) : nullptr;
@@ -170,8 +175,11 @@ absl::Status TableStripe::Settle(const TableCall& call, std::span<const Missed> 
       RETURN_IF_ERROR(core_.cold->MultiGet({&id, 1}, &again));
       row = again.row(0);
     }
-    const bool makes_row =
-        row != nullptr ? call.kind != TableCall::kLookup : call.kind == TableCall::kCreate;
+    // A refused id needs no room, and its sights are counted once.
+    if (row == nullptr && call.kind == TableCall::kCreate && !admitted) {
+      admitted = admission_.Admit(id, call.count(p));
+    }
+    const bool makes_row = row != nullptr ? call.kind != TableCall::kLookup : admitted;
     if (makes_row && Room() == 0) {
       RETURN_IF_ERROR(Reserve(static_cast<int64_t>(missed.size() - i)));
       unlocked = true;  // Perhaps: look again.
@@ -180,9 +188,10 @@ absl::Status TableStripe::Settle(const TableCall& call, std::span<const Missed> 
     if (row != nullptr) {
       FromCold(call, p, *row);
     } else {
-      Absent(call, p);
+      Absent(call, p, admitted);
     }
     ++i;
+    admitted = false;
   }
   return absl::OkStatus();
 }
@@ -244,11 +253,12 @@ void TableStripe::FromCold(const TableCall& call, uint32_t p, const RowHeader& r
   Hit(call, p, Promote(row));
 }
 
-void TableStripe::Absent(const TableCall& call, uint32_t p) {
+void TableStripe::Absent(const TableCall& call, uint32_t p, bool admitted) {
   const size_t width = core_.layout.width();
   misses_.fetch_add(1, std::memory_order_relaxed);
-  if (call.kind == TableCall::kCreate && admission_.Admit(call.ids[p], call.count(p))) {
+  if (admitted) {
     const uint32_t slot = NewSlot(call.ids[p]);
+    admission_.HasRow(call.ids[p]);
     InitRow(&rows_.row(slot));
     // Born in this epoch, before the change that HitCreate makes of it.
     rows_.row(slot).epoch = core_.epoch.load(std::memory_order_relaxed);
@@ -265,7 +275,6 @@ void TableStripe::InitRow(RowHeader* row) {
 
 void TableStripe::StepOthers(float lr_scale) {
   const std::vector<float> zeros(core_.layout.width(), 0.0f);
-  absl::MutexLock lock(&mu_);
   for (uint32_t slot = 0; slot < rows_.slots(); ++slot) {
     RowHeader& row = rows_.row(slot);
     if (row.has(kRowUsed) && !row.has(kRowStepped)) {
@@ -308,9 +317,10 @@ bool TableStripe::Expired(uint32_t row_time, int64_t event_time) const {
 
 int64_t TableStripe::bytes() const { return rows_.bytes() + index_.bytes() + admission_.bytes(); }
 
-absl::Status TableStripe::MergeAdmission(absl::string_view state) {
+absl::Status TableStripe::MergeAdmission(absl::string_view state,
+                                         const std::function<bool(uint64_t)>& owns) {
   absl::MutexLock lock(&mu_);
-  return admission_.Merge(state);
+  return admission_.Merge(state, owns);
 }
 
 uint64_t TableStripe::steps() {

@@ -48,13 +48,13 @@ class TableStripe {
   }
 
   // The first turn: handles what is in memory. Appends ids that may be in the
-  // cold tier to `missed`; ids that are nowhere are handled as well.
+  // cold tier to `missed`; ids that are nowhere are handled as well. With
+  // update: dense a kGradients call steps the other rows too, under the same
+  // lock, so that two calls at once are two steps of every row.
   absl::Status Run(const TableCall& call, const StripePart& part, std::vector<Missed>* missed);
   // The second turn. rows.row(first + i) is what the cold tier holds of missed[i].
   absl::Status RunMissed(const TableCall& call, std::span<const Missed> missed,
                          const ColdRows& rows, size_t first);
-  // Ends a kGradients call of a table with update: dense.
-  void StepOthers(float lr_scale);
 
   absl::Status Erase(std::span<const uint64_t> ids);
   // Sets or, for a tombstone, removes one row.
@@ -67,11 +67,12 @@ class TableStripe {
   // norm, or, for up to `surplus` rows, seldom seen. Returns the number evicted.
   absl::StatusOr<int64_t> Sweep(int64_t slots, int64_t surplus);
   // The same for rows of the cold tier, given by id: reads them and decides.
-  absl::StatusOr<int64_t> SweepCold(std::span<const uint64_t> ids, int64_t surplus);
+  // `last`: all cold rows of the stripe have been looked at in this round.
+  absl::StatusOr<int64_t> SweepCold(std::span<const uint64_t> ids, int64_t surplus, bool last);
 
   // ---- Snapshot ----
   // From here on rows of an older epoch are copied aside before they change.
-  // Appends the admission state and the tombstones since `since`.
+  // Appends the admission state, behind its length (u64), and the tombstones since `since`.
   void BeginSnapshot(uint32_t since, std::string* admission, std::vector<uint64_t>* tombstones);
   // Appends the bytes of changed rows among the next slots; false at the end.
   bool CopyRows(int64_t slots, std::string* out);
@@ -86,7 +87,7 @@ class TableStripe {
   absl::Status Walk(uint32_t bucket_end, ColdTier::Cursor* cold,
                     const std::function<absl::Status(const RowHeader&)>& fn);
 
-  absl::Status MergeAdmission(absl::string_view state);
+  absl::Status MergeAdmission(absl::string_view state, const std::function<bool(uint64_t)>& owns);
   uint64_t steps();
   void RaiseSteps(uint64_t steps);  // To at least `steps`.
   void AddStats(TableStats* stats);
@@ -118,10 +119,12 @@ class TableStripe {
   void Hit(const TableCall& call, uint32_t p, uint32_t slot) ABSL_SHARED_LOCKS_REQUIRED(mu_);
   void FromCold(const TableCall& call, uint32_t p, const RowHeader& row)
       ABSL_SHARED_LOCKS_REQUIRED(mu_);
-  void Absent(const TableCall& call, uint32_t p) ABSL_SHARED_LOCKS_REQUIRED(mu_);
+  void Absent(const TableCall& call, uint32_t p, bool admitted) ABSL_SHARED_LOCKS_REQUIRED(mu_);
   void HitCreate(const TableCall& call, uint32_t p, uint32_t slot)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void HitStep(const TableCall& call, uint32_t p, uint32_t slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Steps by a gradient of 0 the rows that the call did not name.
+  void StepOthers(float lr_scale) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Called before a row's bytes change or go.
   void BeforeChange(uint32_t slot, RowHeader* row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (slot >= cursor_ && row->has(kRowDirty) &&
@@ -160,6 +163,9 @@ class TableStripe {
   void NoteGone(uint64_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool Expired(uint32_t row_time, int64_t event_time) const;
   bool Doomed(const RowHeader& row) const;
+  // Who is seldom seen depends on what there is: the bar moves at most once a
+  // round over all rows, and up only if the round did not take enough of them.
+  void MoveBar(int64_t surplus) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   int64_t bytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   TableCore& core_;
@@ -170,6 +176,7 @@ class TableStripe {
   uint32_t hand_ ABSL_GUARDED_BY(mu_) = 0;      // Of the clock: the next slot to look at.
   uint32_t sweep_ ABSL_GUARDED_BY(mu_) = 0;     // The next slot to look at for eviction.
   uint32_t aged_ ABSL_GUARDED_BY(mu_) = 1;      // Frequency up to which a surplus row goes.
+  int64_t aged_out_ ABSL_GUARDED_BY(mu_) = 0;   // Rows that went so, this round.
   int64_t rows_cold_ ABSL_GUARDED_BY(mu_) = 0;  // Rows that are in the cold tier alone.
   uint64_t steps_ ABSL_GUARDED_BY(mu_) = 0;     // kGradients calls, with update: dense.
   // Slots from here on have not been copied by the snapshot under way.

@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "base/sync_point.h"
+#include "embedding_store/row_file_format.h"
 #include "embedding_store/table_stripe.h"
 
 namespace starling {
@@ -82,6 +83,12 @@ bool TableStripe::Doomed(const RowHeader& row) const {
   return core_.norm_min > 0 && core_.layout.Norm(row.body()) < core_.norm_min;
 }
 
+void TableStripe::MoveBar(int64_t surplus) {
+  if (surplus <= 0) aged_ = std::max(1u, aged_ / 2);
+  if (surplus > aged_out_) aged_ = std::min(aged_ * 2, RowHeader::kFrequencyMax);
+  aged_out_ = 0;
+}
+
 absl::StatusOr<int64_t> TableStripe::Sweep(int64_t slots, int64_t surplus) {
   absl::MutexLock lock(&mu_);
   AwaitWritten();
@@ -90,14 +97,14 @@ absl::StatusOr<int64_t> TableStripe::Sweep(int64_t slots, int64_t surplus) {
   for (int64_t n = std::min<int64_t>(slots, rows_.slots()); n > 0; --n) {
     if (sweep_ >= rows_.slots()) {
       sweep_ = 0;
-      // Who is seldom seen depends on what there is: the bar moves once a round.
-      aged_ = surplus > 0 ? aged_ * 2 : std::max(1u, aged_ / 2);
+      if (rows_cold_ == 0) MoveBar(surplus);  // Else SweepCold does: its round is the longer one.
     }
     const RowHeader& row = rows_.row(sweep_);
     if (row.has(kRowUsed)) {
       const bool seldom = surplus > 0 && row.frequency() <= aged_;
       if (seldom || Doomed(row)) victims.push_back(sweep_);
       surplus -= seldom;
+      aged_out_ += seldom;
     }
     ++sweep_;
   }
@@ -106,7 +113,8 @@ absl::StatusOr<int64_t> TableStripe::Sweep(int64_t slots, int64_t surplus) {
   return static_cast<int64_t>(victims.size());
 }
 
-absl::StatusOr<int64_t> TableStripe::SweepCold(std::span<const uint64_t> ids, int64_t surplus) {
+absl::StatusOr<int64_t> TableStripe::SweepCold(std::span<const uint64_t> ids, int64_t surplus,
+                                               bool last) {
   absl::MutexLock lock(&mu_);
   AwaitWritten();
   std::vector<uint64_t> wanted, victims;
@@ -120,7 +128,9 @@ absl::StatusOr<int64_t> TableStripe::SweepCold(std::span<const uint64_t> ids, in
     const bool seldom = surplus > 0 && rows.row(i)->frequency() <= aged_;
     if (seldom || Doomed(*rows.row(i))) victims.push_back(wanted[i]);
     surplus -= seldom;
+    aged_out_ += seldom;
   }
+  if (last && rows_cold_ > 0) MoveBar(surplus);
   RETURN_IF_ERROR(EvictCold(victims));
   stats_.evicted += static_cast<int64_t>(victims.size());
   return static_cast<int64_t>(victims.size());
@@ -132,8 +142,10 @@ void TableStripe::BeginSnapshot(uint32_t since, std::string* admission,
                                 std::vector<uint64_t>* tombstones) {
   absl::MutexLock lock(&mu_);
   cursor_ = 0;
-  const absl::string_view state = admission_.Serialize();
-  admission->append(state.data(), state.size());
+  std::string state;
+  admission_.AppendTo(&state);
+  row_file::Put<uint64_t>(admission, state.size());
+  admission->append(state);
   for (const auto& [epoch, id] : tombstones_) {
     if (since > 0 && epoch >= since) tombstones->push_back(id);
   }

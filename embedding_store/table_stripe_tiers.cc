@@ -18,9 +18,12 @@ constexpr uint32_t kClean = kRowInCold;  // Of kRowInCold and kRowDirty: nothing
 }  // namespace
 
 bool TableStripe::Pay(int64_t bytes) {
-  if (core_.bytes.fetch_add(bytes) + bytes <= core_.budget) return true;
-  core_.bytes -= bytes;
-  return false;
+  // Never above the budget, not even for a moment: another stripe would find it full.
+  int64_t before = core_.bytes.load();
+  do {
+    if (before + bytes > core_.budget) return false;
+  } while (!core_.bytes.compare_exchange_weak(before, before + bytes));
+  return true;
 }
 
 bool TableStripe::GrowRows() {

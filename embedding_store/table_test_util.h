@@ -54,8 +54,19 @@ class TestDir {
   std::string path_;
 };
 
+// The names of all optimisers.
+inline std::vector<std::string> OptimizerRules() {
+  const auto* rules = OptimizerOptions::descriptor()->FindOneofByName("rule");
+  std::vector<std::string> names;
+  for (int i = 0; i < rules->field_count(); ++i) names.push_back(rules->field(i)->name());
+  return names;
+}
+
 inline OptimizerOptions OptimizerNamed(const std::string& name) {
   OptimizerOptions options;
+  const auto* rule = OptimizerOptions::descriptor()->FindFieldByName(name);
+  if (rule == nullptr) return options;  // None.
+  options.GetReflection()->MutableMessage(&options, rule);
   if (name == "sgd") options.mutable_sgd()->set_lr(0.1);
   if (name == "adagrad") options.mutable_adagrad()->set_lr(0.1);
   if (name == "adam") options.mutable_adam()->set_lr(0.01);

@@ -74,7 +74,10 @@ void CheckBlock(const FeatureBlock& block, const std::string& path, bool event_t
     c->Require(rows >= 2 && rows <= 1 << 28, at + ".multi_hash.rows",
                "rows must be in 2..268435456");
   }
-  if (table.admit().has_count()) c->AtLeast(at + ".admit.count", table.admit().count(), 1);
+  if (table.admit().has_count()) c->Range(at + ".admit.count", table.admit().count(), 1, 65535);
+  if (table.admit().has_exact_count()) {
+    c->Range(at + ".admit.exact_count", table.admit().exact_count(), 1, 65535);
+  }
   if (table.admit().has_probability()) {
     c->Above(at + ".admit.probability", table.admit().probability(), 0);
     c->Range(at + ".admit.probability", table.admit().probability(), 0, 1);

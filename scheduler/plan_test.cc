@@ -201,6 +201,10 @@ TEST(PlanTest, EveryErrorNamesItsPlace) {
        "job.yaml:2:41: rows age by event time, and there is none: set data.event_time, or remove "
        "ttl"},
       {"features: [{id: a, dim: 0}]\nmodel: {fm: {}}", "job.yaml:2:25: dim must be in 1..512"},
+      {"features: [{id: a, dim: 4, table: {admit: {exact_count: 70000}}}]\nmodel: {fm: {}}",
+       "job.yaml:2:57: exact_count must be in 1..65535"},
+      {"features: [{id: a, dim: 4, table: {admit: {count: 0}}}]\nmodel: {fm: {}}",
+       "job.yaml:2:51: count must be in 1..65535"},
       {"features: [{id: a}]\nmodel: {}",
        "job.yaml:3:1: no model: give one of lr, fm, dnn, wide_deep, deepfm, dcnv2"},
       {"features: [{id: a}]\nmodel: {dnn: {}}",

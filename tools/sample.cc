@@ -33,6 +33,7 @@ std::vector<Seen> SeenOf(const TableSet& tables) {
   for (int t = 0; t < tables.tables_size(); ++t) {
     const AdmitOptions& admit = tables.tables(t).options().admit();
     if (admit.has_count()) seen[t].needed = admit.count();
+    if (admit.has_exact_count()) seen[t].needed = admit.exact_count();
   }
   return seen;
 }

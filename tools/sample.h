@@ -27,7 +27,7 @@ struct IdSample {
 };
 
 // Reads the first splits, about `rows_max` rows of them, as training would.
-// With `admit: {count: n}` an id counts when it was seen n times.
+// With `admit: {count: n}`, or exact_count, an id counts when it was seen n times.
 absl::StatusOr<IdSample> SampleIds(const Plan& plan, const SampleSource& source, int64_t rows_max);
 
 }  // namespace starling
