@@ -85,7 +85,8 @@ struct SnapshotOptions {
   // 0: all rows. Else only those that changed since the snapshot whose epoch()
   // this was, and tombstones for those that went.
   uint32_t since = 0;
-  int64_t bytes_per_second_max = 0;  // 0: as fast as it goes.
+  // Rows that change while it is written are written at once, beyond this pace. 0: no limit.
+  int64_t bytes_per_second_max = 0;
 };
 
 class EmbeddingTable : public RowSource {

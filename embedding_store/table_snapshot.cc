@@ -71,18 +71,22 @@ absl::Status SnapshotTask::Write() {
 
 absl::Status SnapshotTask::WriteMemory(RowFileWriter* writer) {
   std::string rows, aside;
+  // Without regard to the pace: callers wait when these are too many.
+  auto write_aside = [&] {
+    core_.aside.Take(&aside);
+    return AppendRows(aside, writer);
+  };
   for (const auto& stripe : stripes_) {
     for (bool more = true; more;) {
       rows.clear();
       more = stripe->CopyRows(kSliceSlots, &rows);
       STARLING_SYNC_POINT("store.snapshot.slice");
       RETURN_IF_ERROR(AppendRows(rows, writer));
-      core_.aside.Take(&aside);
-      RETURN_IF_ERROR(AppendRows(aside, writer));
+      RETURN_IF_ERROR(write_aside());
+      RETURN_IF_ERROR(Pace(static_cast<int64_t>(rows.size()), write_aside));
     }
   }
-  core_.aside.Take(&aside);  // No stripe copies aside any more.
-  return AppendRows(aside, writer);
+  return write_aside();  // No stripe copies aside any more.
 }
 
 absl::Status SnapshotTask::WriteCold() {
@@ -96,7 +100,7 @@ absl::Status SnapshotTask::WriteCold() {
     auto cursor = core_.cold->NewCursor(instant_.cold, options_.since);
     for (; cursor->Valid(); cursor->Next()) {
       RETURN_IF_ERROR(AppendRow(cursor->row(), writer.get()));
-      RETURN_IF_ERROR(Pace(core_.layout.body_bytes()));
+      RETURN_IF_ERROR(Pace(core_.layout.body_bytes(), [] { return absl::OkStatus(); }));
     }
     RETURN_IF_ERROR(cursor->status());
   }
@@ -110,7 +114,7 @@ absl::Status SnapshotTask::AppendRows(const std::string& rows, RowFileWriter* wr
   for (size_t at = 0; at < rows.size(); at += stride) {
     RETURN_IF_ERROR(AppendRow(*reinterpret_cast<const RowHeader*>(&rows[at]), writer));
   }
-  return Pace(static_cast<int64_t>(rows.size()));
+  return absl::OkStatus();
 }
 
 absl::Status SnapshotTask::AppendRow(const RowHeader& row, RowFileWriter* writer) {
@@ -119,17 +123,20 @@ absl::Status SnapshotTask::AppendRow(const RowHeader& row, RowFileWriter* writer
   return writer->Append({.id = row.id, .meta = row.meta(), .floats = floats_});
 }
 
-absl::Status SnapshotTask::Pace(int64_t bytes) {
+absl::Status SnapshotTask::Pace(int64_t bytes, const std::function<absl::Status()>& meanwhile) {
   const int64_t before = written_;
   written_ += bytes;
   if (before / kPaceBytes == written_ / kPaceBytes) return absl::OkStatus();
-  if (cancelled_) return absl::CancelledError(absl::StrCat(path_, ": snapshot given up"));
-  if (options_.bytes_per_second_max <= 0) return absl::OkStatus();
-  const double due =
-      static_cast<double>(written_) / static_cast<double>(options_.bytes_per_second_max);
-  const double ahead = due - (Now() - started_);
-  if (ahead > 0) absl::SleepFor(absl::Seconds(std::min(ahead, 0.1)));
-  return absl::OkStatus();
+  for (;;) {
+    if (cancelled_) return absl::CancelledError(absl::StrCat(path_, ": snapshot given up"));
+    if (options_.bytes_per_second_max <= 0) return absl::OkStatus();
+    const double due =
+        static_cast<double>(written_) / static_cast<double>(options_.bytes_per_second_max);
+    const double ahead = due - (Now() - started_);
+    if (ahead <= 0) return absl::OkStatus();
+    absl::SleepFor(absl::Seconds(std::min(ahead, 0.005)));
+    RETURN_IF_ERROR(meanwhile());
+  }
 }
 
 }  // namespace starling

@@ -49,7 +49,8 @@ class SnapshotTask : public TableSnapshot {
   // Appends rows as they stand in a slab, those that changed since `since`.
   absl::Status AppendRows(const std::string& rows, RowFileWriter* writer);
   absl::Status AppendRow(const RowHeader& row, RowFileWriter* writer);
-  absl::Status Pace(int64_t bytes);
+  // Notes that `bytes` were written and waits until they are due; calls `meanwhile` now and then.
+  absl::Status Pace(int64_t bytes, const std::function<absl::Status()>& meanwhile);
   absl::StatusOr<std::unique_ptr<RowFileWriter>> NewFile(const std::string& path);
 
   TableCore& core_;

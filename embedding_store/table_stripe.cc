@@ -18,9 +18,9 @@ constexpr size_t kGroup = 16;
 
 TableStripe::TableStripe(TableCore* core)
     : core_(*core),
-      index_(core->arena.get(), std::clamp<int64_t>(core->share / 64, 4 << 10, 128 << 10)),
+      index_(core->arena.get(), std::clamp<int64_t>(core->share / 64, 4 << 10, 64 << 10)),
       rows_(core->layout.body_bytes(), core->arena.get(),
-            std::clamp<int64_t>(core->share / 16, 4 << 10, 256 << 10)),
+            std::clamp<int64_t>(core->share / 16, 4 << 10, 128 << 10)),
       admission_(core->spec.options().admit(), core->seed, core->admission_bytes) {
   rows_.Grow();
   core_.bytes += bytes();
