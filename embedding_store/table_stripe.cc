@@ -101,9 +101,21 @@ void TableStripe::ScanCall(const TableCall& call, const StripePart& part,
     case TableCall::kLookup:
       if (core_.layout.plain() && core_.cold == nullptr) {  // The commonest call, at its shortest.
         float* const out = call.weights.data();
-        return Scan(part, weights, missed, [&](uint32_t p, uint32_t slot) {
-          CopyFloats(rows_.row(slot).body(), width, out + size_t{p} * width);
-        });
+        auto copy_with = [&](auto copy) {
+          Scan(part, weights, missed, [&](uint32_t p, uint32_t slot) {
+            copy(rows_.row(slot).body(), out + size_t{p} * width);
+          });
+        };
+        switch (width) {  // A known width unrolls.
+          case 8:
+            return copy_with([](const char* from, float* to) { CopyFloats(from, 8, to); });
+          case 16:
+            return copy_with([](const char* from, float* to) { CopyFloats(from, 16, to); });
+          case 32:
+            return copy_with([](const char* from, float* to) { CopyFloats(from, 32, to); });
+          default:
+            return copy_with([&](const char* from, float* to) { CopyFloats(from, width, to); });
+        }
       }
       return Scan(part, weights, missed, [&](uint32_t p, uint32_t slot) { Hit(call, p, slot); });
     case TableCall::kCreate:
