@@ -20,6 +20,8 @@ const char* __tsan_default_suppressions() {
          // Its messages of a bad block, and the properties of its files, which
          // it makes in one thread and shows us in another.
          "race:rocksdb::VerifyBlockChecksum\n"
+         // Names of files, made by its background threads and freed by whoever ends a walk.
+         "race:rocksdb::DBImpl::PurgeObsoleteFiles\n"
          "race:rocksdb::BlockBasedTable::Rep::~Rep\n"
          "race:*lambda(const rocksdb::TableProperties*\n";
 }
