@@ -31,10 +31,13 @@ int64_t BucketIndex::GrownLines() const {
 
 bool BucketIndex::Grow() {
   const int64_t count = GrownLines();
-  while (static_cast<int64_t>(chunks_.size()) < ChunksFor(count)) {
-    auto* chunk = reinterpret_cast<Line*>(arena_->Allocate(chunk_bytes()));
-    if (chunk == nullptr) return false;
-    chunks_.push_back(chunk);
+  const int64_t more = growth_bytes();
+  if (more > 0) {  // All of it or nothing.
+    char* const memory = arena_->Allocate(more);
+    if (memory == nullptr) return false;
+    for (int64_t at = 0; at < more; at += chunk_bytes()) {
+      chunks_.push_back(reinterpret_cast<Line*>(memory + at));
+    }
   }
   for (Line* chunk : chunks_) std::memset(static_cast<void*>(chunk), 0, chunk_bytes());
   SetLines(count);

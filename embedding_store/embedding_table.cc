@@ -1,7 +1,6 @@
 #include "embedding_store/embedding_table.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <map>
 #include <mutex>
@@ -71,10 +70,7 @@ class EmbeddingTableImpl : public EmbeddingTable {
                               std::span<const int64_t> event_times,
                               std::span<float> weights) override {
     RETURN_IF_ERROR(CheckSizes(ids.size(), weights.size()));
-    if ((!counts.empty() && counts.size() != ids.size()) ||
-        (!event_times.empty() && event_times.size() != ids.size())) {
-      return absl::InvalidArgumentError("counts and event_times must be empty or as long as ids");
-    }
+    RETURN_IF_ERROR(CheckSights(ids.size(), counts.size(), event_times.size()));
     if (core_->ttl > 0 && !event_times.empty()) {
       const int64_t latest = *std::max_element(event_times.begin(), event_times.end());
       if (latest > 0) core_->event_time = latest;
@@ -200,12 +196,6 @@ class EmbeddingTableImpl : public EmbeddingTable {
  private:
   uint32_t StripeOf(uint64_t id) const { return BucketOf(id) >> shift_; }
 
-  absl::Status CheckSizes(size_t ids, size_t floats) const {
-    if (floats == ids * core_->layout.width()) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat("table ", core_->spec.options().name(), ": ",
-                                                   floats, " floats for ", ids, " ids of width ",
-                                                   core_->layout.width()));
-  }
   absl::Status Refuse(absl::string_view why) const {
     return absl::FailedPreconditionError(
         absl::StrCat("table ", core_->spec.options().name(), ": ", why));
@@ -237,24 +227,24 @@ class EmbeddingTableImpl : public EmbeddingTable {
   }
 
   absl::Status Call(const TableCall& call) const {
-    core_->aside.WaitForRoom();
+    if (call.kind != TableCall::kLookup) core_->aside.WaitForRoom();
     absl::ReaderMutexLock lock(&writers_);
     const StripeParts split(call.ids, static_cast<int>(stripes_.size()), shift_);
     const bool steps = call.kind == TableCall::kGradients;
     const int64_t surplus = steps ? Surplus() : 0;
     std::vector<std::vector<Missed>> missed(stripes_.size());
-    RETURN_IF_ERROR(ForAll(
-        stripes_.size(), call.ids.size() >= kParallelIds || core_->dense,
-        [&](size_t s) -> absl::Status {
-          const StripePart& part = split.parts[s];
-          if (!part.ids.empty() || (steps && core_->dense))
-            RETURN_IF_ERROR(stripes_[s]->Run(call, part, &missed[s]));
-          if (steps && core_->evicts())
-            return stripes_[s]->Sweep(static_cast<int64_t>(part.ids.size()) + 4, surplus).status();
-          return absl::OkStatus();
-        }));
+    RETURN_IF_ERROR(ForAll(stripes_.size(), call.ids.size() >= kParallelIds || core_->dense,
+                           [&](size_t s) -> absl::Status {
+                             const StripePart& part = split.parts[s];
+                             if (!part.ids.empty() || (steps && core_->dense))
+                               RETURN_IF_ERROR(stripes_[s]->Run(call, part, &missed[s]));
+                             if (steps && core_->evicts())
+                               return stripes_[s]->Sweep(static_cast<int64_t>(part.ids.size()) + 4,
+                                                         surplus);
+                             return absl::OkStatus();
+                           }));
     RETURN_IF_ERROR(RunMissed(call, missed));
-    if (core_->demote_due.load(std::memory_order_relaxed) != 0) StartKeeper();
+    if (core_->demote_due.load(std::memory_order_relaxed)) StartKeeper();
     return absl::OkStatus();
   }
 
@@ -337,7 +327,7 @@ class EmbeddingTableImpl : public EmbeddingTable {
     uint64_t id = 0;  // Where the sweep of the cold tier stands.
     absl::Time next_sweep = absl::Now();
     while (!stopped_) {
-      const bool due = core_->demote_due.exchange(0) != 0;
+      const bool due = core_->demote_due.exchange(false);
       for (size_t s = 0; due && s < stripes_.size() && !stopped_;) {
         absl::ReaderMutexLock lock(&writers_);
         absl::StatusOr<bool> more = stripes_[s]->Demote();
@@ -390,6 +380,19 @@ class EmbeddingTableImpl : public EmbeddingTable {
 };
 
 }  // namespace
+
+absl::Status EmbeddingTable::CheckSizes(size_t ids, size_t floats) const {
+  if (floats == ids * width()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("table ", spec().options().name(), ": ", floats,
+                                                 " floats for ", ids, " ids of width ", width()));
+}
+
+absl::Status EmbeddingTable::CheckSights(size_t ids, size_t counts, size_t event_times) {
+  if ((counts == 0 || counts == ids) && (event_times == 0 || event_times == ids)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError("counts and event_times must be empty or as long as ids");
+}
 
 absl::StatusOr<std::vector<std::string>> EmbeddingTable::Snapshot(const std::string& path) {
   ASSIGN_OR_RETURN(std::unique_ptr<TableSnapshot> snapshot, StartSnapshot(path, {}));

@@ -67,10 +67,10 @@ struct TableStats {
   int64_t snapshot_aside_bytes = 0;  // Copied aside by writers for snapshots.
 };
 
-// A snapshot on its way to its files.
+// A snapshot on its way to its files. The table outlives it.
 class TableSnapshot {
  public:
-  virtual ~TableSnapshot() = default;  // Waits for it, or ends it if Wait was not called.
+  virtual ~TableSnapshot() = default;  // Gives it up, unless Wait has returned.
   // Names of the durable files, relative to the directory of `path`, in the
   // order in which a restore must read them.
   virtual absl::StatusOr<std::vector<std::string>> Wait() = 0;
@@ -115,6 +115,7 @@ class EmbeddingTable : public RowSource {
                                    std::span<const float> deltas) = 0;
   // Brings cold rows of `ids` into memory; never reads values, never fails a step.
   virtual void Prefetch(std::span<const uint64_t> ids) = 0;
+  // Removes rows from both tiers; unknown ids are passed over.
   virtual absl::Status Erase(std::span<const uint64_t> ids) = 0;
 
   // Takes the instant, and writes the rows of that instant in the background:
@@ -142,6 +143,11 @@ class EmbeddingTable : public RowSource {
 
   virtual int64_t rows() const = 0;
   virtual TableStats stats() const = 0;
+
+ protected:
+  // InvalidArgument, naming the table, unless there are `width` floats an id.
+  absl::Status CheckSizes(size_t ids, size_t floats) const;
+  static absl::Status CheckSights(size_t ids, size_t counts, size_t event_times);
 };
 
 }  // namespace starling

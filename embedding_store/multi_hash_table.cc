@@ -30,10 +30,7 @@ class MultiHashTable : public EmbeddingTable {
                               std::span<const int64_t> event_times,
                               std::span<float> weights) override {
     RETURN_IF_ERROR(CheckSizes(ids.size(), weights.size()));
-    if ((!counts.empty() && counts.size() != ids.size()) ||
-        (!event_times.empty() && event_times.size() != ids.size())) {
-      return absl::InvalidArgumentError("counts and event_times must be empty or as long as ids");
-    }
+    RETURN_IF_ERROR(CheckSights(ids.size(), counts.size(), event_times.size()));
     const MultiHashParts parts = SplitIds(options_, ids);
     std::vector<uint32_t> part_counts(parts.ids.size());
     std::vector<int64_t> part_times(event_times.empty() ? 0 : parts.ids.size(),
@@ -91,12 +88,6 @@ class MultiHashTable : public EmbeddingTable {
   TableStats stats() const override { return rows_->stats(); }
 
  private:
-  absl::Status CheckSizes(size_t ids, size_t floats) const {
-    if (floats == ids * width()) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat("table ", spec().options().name(), ": ", floats,
-                                                   " floats for ", ids, " ids of width ", width()));
-  }
-
   const std::unique_ptr<EmbeddingTable> rows_;
   const MultiHashOptions options_;
 };

@@ -33,7 +33,7 @@ struct TableCore {
   std::atomic<int64_t> bytes{0};  // Committed by all stripes; stays within the budget.
   std::atomic<uint32_t> epoch{1};
   std::atomic<int64_t> event_time{0};   // The latest of the last call that brought one.
-  std::atomic<uint32_t> demote_due{0};  // Stripes ran short of free rows: the keeper looks.
+  std::atomic<bool> demote_due{false};  // Stripes ran short of free rows: the keeper looks.
   SnapshotQueue aside;                  // Rows copied aside for the snapshot under way.
 
   bool evicts() const { return ttl > 0 || rows_max > 0 || norm_min > 0; }

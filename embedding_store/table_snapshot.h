@@ -2,7 +2,6 @@
 // calls go on. Internal to the table.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <functional>
 #include <memory>

@@ -1,10 +1,8 @@
 #include "embedding_store/table_stripe.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/status.h"
-#include "base/sync_point.h"
 
 namespace starling {
 namespace {
@@ -193,7 +191,7 @@ absl::Status TableStripe::Settle(const TableCall& call, std::span<const Missed> 
     }
     const bool makes_row = row != nullptr ? call.kind != TableCall::kLookup : admitted;
     if (makes_row && Room() == 0) {
-      RETURN_IF_ERROR(Reserve(static_cast<int64_t>(missed.size() - i)));
+      RETURN_IF_ERROR(Reserve());
       unlocked = true;  // Perhaps: look again.
       continue;
     }
@@ -302,7 +300,7 @@ void TableStripe::StepOthers(float lr_scale) {
 absl::Status TableStripe::Put(const RowRecord& record) {
   if (record.tombstone) return Erase({&record.id, 1});
   absl::MutexLock lock(&mu_);
-  while (Room() == 0) RETURN_IF_ERROR(Reserve(1));
+  RETURN_IF_ERROR(Reserve());
   uint32_t slot = FindSlot(record.id);
   if (slot == BucketIndex::kNone) {
     slot = NewSlot(record.id);

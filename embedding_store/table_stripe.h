@@ -3,10 +3,10 @@
 // table only splits calls and joins results.
 //
 // A call goes over its ids once, with index lines and rows brought into cache
-// ahead. Ids that are not in memory are read from the cold tier
-// without the lock, all at once for the whole call, and handled in a second
-// turn. A row that left memory in between is noticed by its version and read
-// again under the lock.
+// ahead. Ids that are not in memory are read from the cold tier without the
+// lock, all at once for the whole call, and handled in a second turn. A row
+// that left memory in between is noticed by its version and read again under
+// the lock.
 //
 // Demotion takes rows that were not touched lately (CLOCK), a slice at a time:
 // they are copied, written without the lock, and leave memory only if nobody
@@ -64,11 +64,11 @@ class TableStripe {
   // free, if the budget is used up; at most one slice. True: call again.
   absl::StatusOr<bool> Demote();
   // Looks at the next `slots` rows and evicts what is expired, of too small a
-  // norm, or, for up to `surplus` rows, seldom seen. Returns the number evicted.
-  absl::StatusOr<int64_t> Sweep(int64_t slots, int64_t surplus);
+  // norm, or, for up to `surplus` rows, seldom seen.
+  absl::Status Sweep(int64_t slots, int64_t surplus);
   // The same for rows of the cold tier, given by id: reads them and decides.
   // `last`: all cold rows of the stripe have been looked at in this round.
-  absl::StatusOr<int64_t> SweepCold(std::span<const uint64_t> ids, int64_t surplus, bool last);
+  absl::Status SweepCold(std::span<const uint64_t> ids, int64_t surplus, bool last);
 
   // ---- Snapshot ----
   // From here on rows of an older epoch are copied aside before they change.
@@ -138,9 +138,9 @@ class TableStripe {
   }
   void InitRow(RowHeader* row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // Makes room for at least one new row, for `wanted` if that is cheap. May
-  // give up the lock meanwhile. ResourceExhausted if tier is memory.
-  absl::Status Reserve(int64_t wanted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Makes room for at least one new row. May give up the lock meanwhile.
+  // ResourceExhausted if tier is memory and the budget is full.
+  absl::Status Reserve() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // A step of growth, if the budget and the machine have it.
   bool GrowRows() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool GrowIndex() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

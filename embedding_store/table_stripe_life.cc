@@ -1,7 +1,5 @@
 // TableStripe: rows that go, and rows on their way into a snapshot.
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 #include "base/hash.h"
 #include "base/status.h"
@@ -89,7 +87,7 @@ void TableStripe::MoveBar(int64_t surplus) {
   aged_out_ = 0;
 }
 
-absl::StatusOr<int64_t> TableStripe::Sweep(int64_t slots, int64_t surplus) {
+absl::Status TableStripe::Sweep(int64_t slots, int64_t surplus) {
   absl::MutexLock lock(&mu_);
   AwaitWritten();
   STARLING_SYNC_POINT("store.sweep");
@@ -110,11 +108,10 @@ absl::StatusOr<int64_t> TableStripe::Sweep(int64_t slots, int64_t surplus) {
   }
   RETURN_IF_ERROR(Evict(victims));
   stats_.evicted += static_cast<int64_t>(victims.size());
-  return static_cast<int64_t>(victims.size());
+  return absl::OkStatus();
 }
 
-absl::StatusOr<int64_t> TableStripe::SweepCold(std::span<const uint64_t> ids, int64_t surplus,
-                                               bool last) {
+absl::Status TableStripe::SweepCold(std::span<const uint64_t> ids, int64_t surplus, bool last) {
   absl::MutexLock lock(&mu_);
   AwaitWritten();
   std::vector<uint64_t> wanted, victims;
@@ -133,7 +130,7 @@ absl::StatusOr<int64_t> TableStripe::SweepCold(std::span<const uint64_t> ids, in
   if (last && rows_cold_ > 0) MoveBar(surplus);
   RETURN_IF_ERROR(EvictCold(victims));
   stats_.evicted += static_cast<int64_t>(victims.size());
-  return static_cast<int64_t>(victims.size());
+  return absl::OkStatus();
 }
 
 // ---- Snapshot ----

@@ -1,7 +1,6 @@
 // TableStripe: memory and what does not fit into it.
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 
 #include "base/hash.h"
 #include "base/status.h"
@@ -50,7 +49,7 @@ bool TableStripe::GrowIndex() {
 
 int64_t TableStripe::Room() const { return std::min(rows_.free_slots(), index_.room()); }
 
-absl::Status TableStripe::Reserve(int64_t wanted) {
+absl::Status TableStripe::Reserve() {
   while (Room() == 0) {
     if (index_.room() == 0 ? GrowIndex() : GrowRows()) continue;
     if (core_.cold == nullptr) {
@@ -59,10 +58,8 @@ absl::Status TableStripe::Reserve(int64_t wanted) {
           " bytes of memory are full; raise the table's memory",
           core_.dense ? " (update: dense keeps every row there)" : ", or set tier: rocksdb"));
     }
-    core_.demote_due.store(1, std::memory_order_relaxed);
-    const int64_t before = Room();
+    core_.demote_due.store(true, std::memory_order_relaxed);
     RETURN_IF_ERROR(DemoteSlice());
-    if (Room() >= std::min(wanted, before + 1)) break;
   }
   return absl::OkStatus();
 }
