@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "sample_io/bad_rows.h"
 #include "sample_io/pass_order.h"
+#include "sample_io/requests.h"
 
 namespace starling {
 namespace {
@@ -28,7 +29,28 @@ struct LoadedSplit {
   // Rows in the pass's order. Reordering a column at a time here keeps it in
   // the cache; batches that each picked their rows from all columns would not.
   ColumnBatch columns;
-  std::vector<int64_t> order;  // By row of `columns`: the row in the row group.
+  std::vector<int64_t> order;   // By row of `columns`, or request: that in the row group.
+  std::vector<int64_t> starts;  // First row of each request, and the end; empty: flat.
+
+  // The rows of `columns` that are batch `batch`. Of requests: all rows of
+  // those that begin in the batch's share of the file's rows.
+  std::pair<int64_t, int64_t> RowsOf(int64_t batch, int64_t batch_rows) const {
+    const int64_t begin = batch * batch_rows, end = begin + batch_rows;
+    if (columns.flat()) return {begin, std::min(end, columns.rows)};
+    auto at = [&](int64_t of) {
+      if (nested) return starts[std::min(of, columns.requests)];
+      return *std::lower_bound(starts.begin(), starts.end() - 1, of);
+    };
+    return {at(begin), at(end)};
+  }
+  // The row of the row group that holds `row`.
+  int64_t FileRow(int64_t row) const {
+    if (columns.flat()) return order[row];
+    const uint32_t request = columns.request_of_row[row];
+    return nested ? order[request] : file_starts[order[request]] + row - starts[request];
+  }
+  bool nested = false;               // A row of the file is a request.
+  std::vector<int64_t> file_starts;  // As `starts`, before the reordering.
 };
 
 // A place in the queue, taken in order and filled by whichever thread took it.
@@ -185,27 +207,29 @@ class Reader : public BatchReader {
 
   absl::Status Compile(const LoadedSplit& split, const ReaderPosition& at, Item* item) const {
     const Split& of = source_->splits()[split.split];
-    const int64_t begin = int64_t{at.batch} * options_.batch_rows;
-    const int64_t count = std::min<int64_t>(options_.batch_rows, of.rows - begin);
-    std::vector<int64_t> rows(count);
+    const auto [begin, end] = split.RowsOf(at.batch, options_.batch_rows);
+    item->rows_seen = end - begin;
+    item->batch.rows = 0;
+    if (begin == end) return absl::OkStatus();  // One request fills several batches' share.
+    std::vector<int64_t> rows(end - begin);
     std::iota(rows.begin(), rows.end(), begin);
     std::vector<BadRow> bad;
     RETURN_IF_ERROR(
         Annotate(compiler_->Compile(split.columns, rows, options_.with_labels, &item->batch, &bad),
                  absl::StrCat(of.file, ": row group ", of.row_group)));
     item->batch.name = {options_.job, pass_, split.split, at.batch};
-    item->rows_seen = count;
     for (BadRow& row : bad) item->bad.push_back(Quarantined(of, split, std::move(row)));
     return absl::OkStatus();
   }
 
   static QuarantinedRow Quarantined(const Split& of, const LoadedSplit& split, BadRow bad) {
     QuarantinedRow out{
-        of.file, of.row_group, split.order[bad.row], std::move(bad.column), std::move(bad.reason),
+        of.file, of.row_group, split.FileRow(bad.row), std::move(bad.column), std::move(bad.reason),
         {}};
     for (const Column& column : split.columns.columns) {
       out.values.emplace_back();
-      if (!column.IsNull(bad.row)) out.values.back() = ValueText(column, bad.row);
+      const int64_t at = split.columns.EntryOf(column, bad.row);
+      if (!column.IsNull(at)) out.values.back() = ValueText(column, at);
     }
     return out;
   }
@@ -225,19 +249,28 @@ class Reader : public BatchReader {
     loaded_.push_back(split);
     mu_.Unlock();
     const absl::Time start = absl::Now();
-    auto columns = source_->Read(static_cast<int>(split->split), columns_);
-    split->status = columns.status();
-    if (columns.ok()) {
-      split->columns = *std::move(columns);
-      split->order =
-          RowOrder(split->columns.rows, options_.shuffle, options_.seed, pass_, split->split);
-      if (options_.shuffle) Reorder(split->order, &split->columns);
-    }
+    split->status = Load(split.get());
     const double seconds = absl::ToDoubleSeconds(absl::Now() - start);
     mu_.Lock();
     times_.read += seconds;
     split->ready = true;
     changed_.SignalAll();
+  }
+
+  absl::Status Load(LoadedSplit* split) const {
+    ASSIGN_OR_RETURN(split->columns, source_->Read(static_cast<int>(split->split), columns_));
+    ColumnBatch& columns = split->columns;
+    const int64_t file_rows = columns.rows;
+    RETURN_IF_ERROR(Annotate(FormRequests(compiler_->features(), &columns),
+                             source_->splits()[split->split].file));
+    split->nested =
+        !columns.flat() && columns.requests == file_rows && compiler_->features().request().empty();
+    if (!columns.flat()) split->file_starts = RequestStarts(columns);
+    split->order = RowOrder(columns.flat() ? columns.rows : columns.requests, options_.shuffle,
+                            options_.seed, pass_, split->split);
+    if (options_.shuffle) Reorder(split->order, &columns);
+    if (!columns.flat()) split->starts = RequestStarts(columns);
+    return absl::OkStatus();
   }
 
   // ---- The consumer's thread ----

@@ -16,7 +16,7 @@ void Pick(const std::vector<int64_t>& from, std::vector<T>* values) {
 }
 
 // The places of a list column's elements, in the order of `rows`; sets the new offsets.
-std::vector<int64_t> ReorderLists(const std::vector<int64_t>& rows, Column* column) {
+std::vector<int64_t> PickLists(const std::vector<int64_t>& rows, Column* column) {
   std::vector<int64_t> elements;
   std::vector<int32_t> offsets = {0};
   for (int64_t row : rows) {
@@ -38,18 +38,54 @@ const Column* ColumnBatch::Find(absl::string_view name) const {
   return nullptr;
 }
 
-void Reorder(const std::vector<int64_t>& order, ColumnBatch* batch) {
-  for (Column& column : batch->columns) {
-    std::vector<int64_t> elements;
-    if (column.is_list) elements = ReorderLists(order, &column);
-    const std::vector<int64_t>& values = column.is_list ? elements : order;
-    Pick(order, &column.valid);
-    Pick(values, &column.ints);
-    Pick(values, &column.doubles);
-    Pick(values, &column.strings);
-    column.rows = static_cast<int64_t>(order.size());
+void PickRows(const std::vector<int64_t>& rows, Column* column) {
+  std::vector<int64_t> elements;
+  if (column->is_list) elements = PickLists(rows, column);
+  const std::vector<int64_t>& values = column->is_list ? elements : rows;
+  Pick(rows, &column->valid);
+  Pick(values, &column->ints);
+  Pick(values, &column->doubles);
+  Pick(values, &column->strings);
+  column->rows = static_cast<int64_t>(rows.size());
+}
+
+namespace {
+
+// The rows of the requests of `order`; sets the new request_of_row.
+std::vector<int64_t> ReorderRequests(const std::vector<int64_t>& order, ColumnBatch* batch) {
+  const std::vector<int64_t> first = RequestStarts(*batch);
+  std::vector<int64_t> rows;
+  batch->request_of_row.clear();
+  for (size_t r = 0; r < order.size(); ++r) {
+    for (int64_t row = first[order[r]]; row < first[order[r] + 1]; ++row) {
+      rows.push_back(row);
+      batch->request_of_row.push_back(static_cast<uint32_t>(r));
+    }
   }
-  batch->rows = static_cast<int64_t>(order.size());
+  return rows;
+}
+
+}  // namespace
+
+void Reorder(const std::vector<int64_t>& order, ColumnBatch* batch) {
+  const bool flat = batch->flat();
+  std::vector<int64_t> of_requests;
+  if (!flat) {
+    of_requests = ReorderRequests(order, batch);
+    batch->requests = static_cast<int64_t>(order.size());
+  }
+  const std::vector<int64_t>& rows = flat ? order : of_requests;
+  for (Column& column : batch->columns) {
+    PickRows(column.by_request ? order : rows, &column);
+  }
+  batch->rows = static_cast<int64_t>(rows.size());
+}
+
+std::vector<int64_t> RequestStarts(const ColumnBatch& batch) {
+  std::vector<int64_t> starts(batch.requests + 1, 0);
+  for (uint32_t request : batch.request_of_row) ++starts[request + 1];
+  for (int64_t r = 0; r < batch.requests; ++r) starts[r + 1] += starts[r];
+  return starts;
 }
 
 std::string ColumnTypeName(const Column& column) {

@@ -34,20 +34,44 @@ struct Column {
   std::vector<double> doubles;
   std::vector<absl::string_view> strings;
   std::shared_ptr<const void> owner;  // Keeps the bytes behind `strings` alive.
+  // Its rows are the batch's requests: one value for all rows of a request.
+  bool by_request = false;
+  // A member of a list of structs, as it was read: row i of the file owns rows
+  // [outer_offsets[i], outer_offsets[i + 1]) of this column. FormRequests takes it away.
+  std::vector<int32_t> outer_offsets;
 
   bool IsNull(int64_t row) const { return !valid.empty() && !valid[row]; }
 };
 
+// Rows that share a user may stand as one request (see requests.h). Then row i
+// belongs to request request_of_row[i], ascending, and a column has either
+// `rows` rows or, by_request, `requests` of them.
 struct ColumnBatch {
   int64_t rows = 0;
+  int64_t requests = 0;                  // 0: the flat form.
+  std::vector<uint32_t> request_of_row;  // (rows); empty in the flat form.
   std::vector<Column> columns;
+
+  bool flat() const { return requests == 0; }
+  // Where in `column` the value of `row` stands.
+  int64_t EntryOf(const Column& column, int64_t row) const {
+    return column.by_request ? request_of_row[row] : row;
+  }
 
   // Null if there is none of that name.
   const Column* Find(absl::string_view name) const;
 };
 
-// Puts the rows into `order`: row i of the result is row order[i] of before.
+// Row i of the result is row rows[i] of before; a row may be taken several times, or not at all.
+void PickRows(const std::vector<int64_t>& rows, Column* column);
+
+// Puts the rows, or in a batch of requests these with all their rows, into
+// `order`: row (request) i of the result is order[i] of before.
 void Reorder(const std::vector<int64_t>& order, ColumnBatch* batch);
+
+// The first row of every request, and behind the last one the number of rows.
+// REQUIRES: the batch is not flat.
+std::vector<int64_t> RequestStarts(const ColumnBatch& batch);
 
 // For messages: "integer", "list of strings".
 std::string ColumnTypeName(const Column& column);

@@ -55,6 +55,7 @@ float PoolingShare(IdFeature::Pooling pooling, size_t n) {
 
 // The columns of one Compile, looked up and of the right types.
 struct Inputs {
+  const ColumnBatch* batch = nullptr;
   std::vector<const Column*> ids;
   std::vector<const Column*> raws;
   const Column* label = nullptr;  // These three are null if not asked for.
@@ -65,8 +66,11 @@ struct Inputs {
 // What a thread reuses from batch to batch.
 struct Scratch {
   UniqueIds unique;
-  std::vector<int64_t> kept;  // Rows of the ColumnBatch that are good.
-  std::vector<uint64_t> ids;  // Of one slot, in its order.
+  std::vector<int64_t> kept;           // Rows of the ColumnBatch that are good.
+  std::vector<int64_t> requests;       // And the requests they belong to; empty in the flat form.
+  std::vector<uint32_t> request_rows;  // By the latter: good rows,
+  std::vector<int64_t> request_times;  // and the latest event time.
+  std::vector<uint64_t> ids;           // Of one slot, in its order.
 };
 
 class Compiler : public FeatureCompiler {
@@ -112,12 +116,14 @@ class Compiler : public FeatureCompiler {
     }
     batch->dense.resize(scratch.kept.size() * inputs.raws.size());
     FillRowFields(inputs, scratch.kept, batch);
+    FillRequests(columns, &scratch, batch);
     return FillTables(inputs, &scratch, batch);
   }
 
  private:
   absl::StatusOr<Inputs> FindInputs(const ColumnBatch& columns, bool with_labels) const {
     Inputs in;
+    in.batch = &columns;
     for (const IdFeature& id : features_.ids()) {
       ASSIGN_OR_RETURN(const Column* column, Find(columns, id.name(), "an id feature"));
       if (column->type == ColumnType::kDouble) {
@@ -156,22 +162,24 @@ class Compiler : public FeatureCompiler {
       return false;
     };
     if (in.label != nullptr) {
-      if (in.label->IsNull(row)) return refuse(*in.label, "the label is null");
-      double label = NumberAt(*in.label, row);
+      const int64_t at = in.batch->EntryOf(*in.label, row);
+      if (in.label->IsNull(at)) return refuse(*in.label, "the label is null");
+      double label = NumberAt(*in.label, at);
       if (!(label >= 0 && label <= 1)) {
         return refuse(*in.label, absl::StrCat("the label is ", label, ", not in 0..1"));
       }
     }
-    if (in.event_time != nullptr && in.event_time->IsNull(row)) {
+    if (in.event_time != nullptr && in.event_time->IsNull(in.batch->EntryOf(*in.event_time, row))) {
       return refuse(*in.event_time, "the event time is null");
     }
     for (size_t f = 0; f < in.raws.size(); ++f) {
       const Column& column = *in.raws[f];
-      if (column.IsNull(row)) {
+      const int64_t at = in.batch->EntryOf(column, row);
+      if (column.IsNull(at)) {
         dense[f] = missing_[f];
         continue;
       }
-      double value = NumberAt(column, row);
+      double value = NumberAt(column, at);
       dense[f] = Normalise(value, features_.raws(static_cast<int>(f)).norm());
       if (!std::isfinite(dense[f])) {
         return refuse(column, absl::StrCat("the value is ", value, ", not a finite 32-bit number"));
@@ -188,17 +196,43 @@ class Compiler : public FeatureCompiler {
     batch->groups.clear();
     batch->event_time_max = 0;
     for (int64_t row : kept) {
-      if (in.label) batch->labels.push_back(static_cast<float>(NumberAt(*in.label, row)));
+      if (in.label) {
+        const int64_t at = in.batch->EntryOf(*in.label, row);
+        batch->labels.push_back(static_cast<float>(NumberAt(*in.label, at)));
+      }
       if (in.event_time) {
-        batch->event_times.push_back(in.event_time->ints[row]);
-        batch->event_time_max = std::max(batch->event_time_max, in.event_time->ints[row]);
+        const int64_t time = in.event_time->ints[in.batch->EntryOf(*in.event_time, row)];
+        batch->event_times.push_back(time);
+        batch->event_time_max = std::max(batch->event_time_max, time);
       }
     }
     if (!in.group) return;
     const uint64_t seed = VocabularySeed(features_.group());
     for (int64_t row : kept) {
-      batch->groups.push_back(in.group->IsNull(row) ? 0 : IdOf(*in.group, row, seed));
+      const int64_t at = in.batch->EntryOf(*in.group, row);
+      batch->groups.push_back(in.group->IsNull(at) ? 0 : IdOf(*in.group, at, seed));
     }
+  }
+
+  // The requests of the rows that were kept, numbered anew.
+  static void FillRequests(const ColumnBatch& columns, Scratch* scratch, Batch* batch) {
+    scratch->requests.clear();
+    scratch->request_rows.clear();
+    scratch->request_times.clear();
+    if (columns.flat()) return;
+    for (size_t i = 0; i < scratch->kept.size(); ++i) {
+      const int64_t request = columns.request_of_row[scratch->kept[i]];
+      const int64_t time = batch->event_times.empty() ? 0 : batch->event_times[i];
+      if (scratch->requests.empty() || scratch->requests.back() != request) {
+        scratch->requests.push_back(request);
+        scratch->request_rows.push_back(0);
+        scratch->request_times.push_back(0);
+      }
+      ++scratch->request_rows.back();
+      scratch->request_times.back() = std::max(scratch->request_times.back(), time);
+      batch->request_of_row.push_back(static_cast<uint32_t>(scratch->requests.size() - 1));
+    }
+    batch->requests = static_cast<uint32_t>(scratch->requests.size());
   }
 
   static uint64_t IdOf(const Column& column, int64_t i, uint64_t seed) {
@@ -214,7 +248,7 @@ class Compiler : public FeatureCompiler {
       table.slots.resize(features.size());
       size_t occurrences = 0;
       for (size_t s = 0; s < features.size(); ++s) {
-        occurrences += FillOffsets(*in.ids[features[s]], scratch->kept, &table.slots[s]);
+        occurrences += FillOffsets(*in.ids[features[s]], *scratch, &table.slots[s]);
       }
       if (occurrences > std::numeric_limits<uint32_t>::max() / 2) {
         return absl::FailedPreconditionError(
@@ -225,19 +259,26 @@ class Compiler : public FeatureCompiler {
       for (size_t s = 0; s < features.size(); ++s) {
         FillSlot(features[s], *in.ids[features[s]], scratch, &table.slots[s]);
       }
-      scratch->unique.Finish(batch->event_times, &table);
+      scratch->unique.Finish({batch->event_times, {}},
+                             {scratch->request_times, scratch->request_rows}, &table);
     }
     return absl::OkStatus();
   }
 
+  // The column's rows that the batch holds, in its order.
+  static const std::vector<int64_t>& EntriesOf(const Column& column, const Scratch& scratch) {
+    return column.by_request ? scratch.requests : scratch.kept;
+  }
+
   // Returns the number of ids. The offsets of more than 2^32 ids are not used.
-  static size_t FillOffsets(const Column& column, std::span<const int64_t> kept, Slot* slot) {
-    slot->axis = Axis::kRow;
-    slot->offsets.resize(kept.size() + 1);
+  static size_t FillOffsets(const Column& column, const Scratch& scratch, Slot* slot) {
+    const std::vector<int64_t>& entries = EntriesOf(column, scratch);
+    slot->axis = column.by_request ? Axis::kRequest : Axis::kRow;
+    slot->offsets.resize(entries.size() + 1);
     slot->offsets[0] = 0;
     size_t end = 0;
-    for (size_t i = 0; i < kept.size(); ++i) {
-      int64_t row = kept[i];
+    for (size_t i = 0; i < entries.size(); ++i) {
+      int64_t row = entries[i];
       if (!column.IsNull(row)) {
         end += column.is_list ? column.list_offsets[row + 1] - column.list_offsets[row] : 1;
       }
@@ -252,10 +293,11 @@ class Compiler : public FeatureCompiler {
     slot->index.resize(slot->offsets.back());
     slot->weights.clear();
     scratch->ids.resize(slot->index.size());
-    for (size_t e = 0; e < scratch->kept.size(); ++e) {
+    const std::vector<int64_t>& entries = EntriesOf(column, *scratch);
+    for (size_t e = 0; e < entries.size(); ++e) {
       const uint32_t begin = slot->offsets[e], n = slot->offsets[e + 1] - begin;
       if (n == 0) continue;
-      int64_t first = scratch->kept[e];
+      int64_t first = entries[e];
       if (column.is_list) first = column.list_offsets[first];
       for (uint32_t i = 0; i < n; ++i) {
         scratch->ids[begin + i] = IdOf(column, first + i, seed);
@@ -288,6 +330,7 @@ std::vector<std::string> ColumnsOf(const FeatureSet& features, bool with_labels)
   if (features.has_label()) add(features.label());
   if (features.has_event_time()) add(features.event_time());
   if (features.has_group()) add(features.group());
+  if (features.has_request()) add(features.request());
   return names;
 }
 

@@ -32,7 +32,7 @@ struct BadRow {
 };
 
 // The columns that `features` are made from, each once: id features, raw
-// features, then, with labels, the label, event time and group.
+// features, then, with labels, the label, event time, group and request.
 std::vector<std::string> ColumnsOf(const FeatureSet& features, bool with_labels);
 
 class FeatureCompiler {

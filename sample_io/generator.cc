@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -96,55 +97,215 @@ class FileStream : public arrow::io::OutputStream {
   bool closed_ = false;
 };
 
-std::shared_ptr<arrow::Schema> MakeSchema() {
+std::shared_ptr<arrow::DataType> TimeType() { return arrow::timestamp(arrow::TimeUnit::MILLI); }
+
+void AddNumbers(int first, int end, arrow::FieldVector* fields) {
+  for (int i = first; i < end; ++i) {
+    fields->push_back(arrow::field(absl::StrCat("I", i + 1), arrow::float64()));
+  }
+}
+void AddIds(int first, int end, arrow::FieldVector* fields) {
+  for (int i = first; i < end; ++i) {
+    fields->push_back(arrow::field(absl::StrCat("C", i + 1), arrow::int64()));
+  }
+}
+
+std::shared_ptr<arrow::Schema> FlatSchema(bool requests) {
   arrow::FieldVector fields = {arrow::field("click", arrow::int32(), false),
-                               arrow::field("ts", arrow::timestamp(arrow::TimeUnit::MILLI), false),
+                               arrow::field("ts", TimeType(), false),
                                arrow::field("user", arrow::int64(), false)};
-  for (int i = 1; i <= PlantedModel::kNumbers; ++i) {
-    fields.push_back(arrow::field(absl::StrCat("I", i), arrow::float64()));
-  }
-  for (int i = 1; i <= PlantedModel::kIds; ++i) {
-    fields.push_back(arrow::field(absl::StrCat("C", i), arrow::int64()));
-  }
+  if (requests) fields.push_back(arrow::field("request", arrow::int64(), false));
+  AddNumbers(0, PlantedModel::kNumbers, &fields);
+  AddIds(0, PlantedModel::kIds, &fields);
   return arrow::schema(fields);
 }
+
+std::shared_ptr<arrow::Schema> NestedSchema() {
+  arrow::FieldVector user = {arrow::field("id", arrow::int64(), false)};
+  AddNumbers(0, PlantedModel::kUserNumbers, &user);
+  AddIds(0, PlantedModel::kUserIds, &user);
+  arrow::FieldVector impression = {arrow::field("click", arrow::int32(), false),
+                                   arrow::field("ts", TimeType(), false)};
+  AddNumbers(PlantedModel::kUserNumbers, PlantedModel::kNumbers, &impression);
+  AddIds(PlantedModel::kUserIds, PlantedModel::kIds, &impression);
+  return arrow::schema({arrow::field("request", arrow::int64(), false),
+                        arrow::field("user", arrow::struct_(user), false),
+                        arrow::field("impressions", arrow::list(arrow::struct_(impression)))});
+}
+
+// One row of the planted world, and what the log adds to it.
+struct LoggedRow {
+  PlantedModel::Row row;
+  int64_t user = 0;
+  int64_t seconds = 0;
+  int64_t request = 0;
+  bool first = true;  // Of its request.
+};
 
 // Columns of one row group, in the order of the schema.
 class GroupBuilder {
  public:
-  explicit GroupBuilder(uint64_t seed, int64_t users)
-      : user_key_(Mix64(seed) + 1), time_key_(Mix64(seed) + 2), users_(users) {}
+  virtual ~GroupBuilder() = default;
+  virtual arrow::Status Append(const LoggedRow& row) = 0;
+  virtual arrow::Result<std::shared_ptr<arrow::RecordBatch>> Finish() = 0;
+};
 
-  arrow::Status Append(const Day& day, int64_t i, const PlantedModel::Row& row) {
-    ARROW_RETURN_NOT_OK(click_.Append(row.click));
-    ARROW_RETURN_NOT_OK(ts_.Append(TimeOf(day, i) * 1000));
-    // Squared: some users are met often, most seldom.
-    double u = RandomUniform(user_key_, day.first + i);
-    ARROW_RETURN_NOT_OK(user_.Append(static_cast<int64_t>(u * u * users_)));
-    for (int k = 0; k < PlantedModel::kNumbers; ++k) {
-      ARROW_RETURN_NOT_OK(row.number_null[k] ? numbers_[k].AppendNull()
-                                             : numbers_[k].Append(row.numbers[k]));
-    }
-    for (int k = 0; k < PlantedModel::kIds; ++k) {
-      ARROW_RETURN_NOT_OK(row.ids[k] < 0 ? ids_[k].AppendNull() : ids_[k].Append(row.ids[k]));
-    }
-    return arrow::Status::OK();
+using Builder = arrow::ArrayBuilder;
+
+arrow::Status AppendInt(int64_t value, Builder* builder) {
+  return static_cast<arrow::Int64Builder*>(builder)->Append(value);
+}
+arrow::Status AppendClickAndTime(const LoggedRow& row, Builder* click, Builder* ts) {
+  ARROW_RETURN_NOT_OK(static_cast<arrow::Int32Builder*>(click)->Append(row.row.click));
+  return static_cast<arrow::TimestampBuilder*>(ts)->Append(row.seconds * 1000);
+}
+
+// Numbers [numbers, numbers_end) and ids [ids, ids_end) go to the builders from `next` on.
+arrow::Status AppendFeatures(const PlantedModel::Row& row, int numbers, int numbers_end, int ids,
+                             int ids_end, const std::function<Builder*()>& next) {
+  for (int i = numbers; i < numbers_end; ++i) {
+    auto* builder = static_cast<arrow::DoubleBuilder*>(next());
+    ARROW_RETURN_NOT_OK(row.number_null[i] ? builder->AppendNull()
+                                           : builder->Append(row.numbers[i]));
   }
+  for (int i = ids; i < ids_end; ++i) {
+    auto* builder = static_cast<arrow::Int64Builder*>(next());
+    ARROW_RETURN_NOT_OK(row.ids[i] < 0 ? builder->AppendNull() : builder->Append(row.ids[i]));
+  }
+  return arrow::Status::OK();
+}
 
-  arrow::Result<std::shared_ptr<arrow::RecordBatch>> Finish(
-      const std::shared_ptr<arrow::Schema>& schema) {
-    const int64_t rows = click_.length();
-    arrow::ArrayVector arrays(schema->num_fields());
-    auto out = arrays.begin();
-    ARROW_RETURN_NOT_OK(click_.Finish(&*out++));
-    ARROW_RETURN_NOT_OK(ts_.Finish(&*out++));
-    ARROW_RETURN_NOT_OK(user_.Finish(&*out++));
-    for (auto& builder : numbers_) ARROW_RETURN_NOT_OK(builder.Finish(&*out++));
-    for (auto& builder : ids_) ARROW_RETURN_NOT_OK(builder.Finish(&*out++));
-    return arrow::RecordBatch::Make(schema, rows, std::move(arrays));
+class FlatBuilder : public GroupBuilder {
+ public:
+  explicit FlatBuilder(std::unique_ptr<arrow::RecordBatchBuilder> columns, bool requests)
+      : columns_(std::move(columns)), requests_(requests) {}
+
+  arrow::Status Append(const LoggedRow& row) override {
+    int at = 0;
+    auto next = [&] { return columns_->GetField(at++); };
+    Builder* click = next();
+    ARROW_RETURN_NOT_OK(AppendClickAndTime(row, click, next()));
+    ARROW_RETURN_NOT_OK(AppendInt(row.user, next()));
+    if (requests_) ARROW_RETURN_NOT_OK(AppendInt(row.request, next()));
+    return AppendFeatures(row.row, 0, PlantedModel::kNumbers, 0, PlantedModel::kIds, next);
+  }
+  arrow::Result<std::shared_ptr<arrow::RecordBatch>> Finish() override { return columns_->Flush(); }
+
+ private:
+  const std::unique_ptr<arrow::RecordBatchBuilder> columns_;
+  const bool requests_;
+};
+
+class NestedBuilder : public GroupBuilder {
+ public:
+  explicit NestedBuilder(std::unique_ptr<arrow::RecordBatchBuilder> columns)
+      : columns_(std::move(columns)) {}
+
+  arrow::Status Append(const LoggedRow& row) override {
+    auto* user = columns_->GetFieldAs<arrow::StructBuilder>(1);
+    auto* list = columns_->GetFieldAs<arrow::ListBuilder>(2);
+    auto* impression = static_cast<arrow::StructBuilder*>(list->value_builder());
+    if (row.first) {
+      ARROW_RETURN_NOT_OK(AppendInt(row.request, columns_->GetField(0)));
+      ARROW_RETURN_NOT_OK(user->Append());
+      ARROW_RETURN_NOT_OK(AppendInt(row.user, user->field_builder(0)));
+      int at = 1;
+      ARROW_RETURN_NOT_OK(AppendFeatures(row.row, 0, PlantedModel::kUserNumbers, 0,
+                                         PlantedModel::kUserIds,
+                                         [&] { return user->field_builder(at++); }));
+      ARROW_RETURN_NOT_OK(list->Append());
+    }
+    ARROW_RETURN_NOT_OK(impression->Append());
+    ARROW_RETURN_NOT_OK(
+        AppendClickAndTime(row, impression->field_builder(0), impression->field_builder(1)));
+    int at = 2;
+    return AppendFeatures(row.row, PlantedModel::kUserNumbers, PlantedModel::kNumbers,
+                          PlantedModel::kUserIds, PlantedModel::kIds,
+                          [&] { return impression->field_builder(at++); });
+  }
+  arrow::Result<std::shared_ptr<arrow::RecordBatch>> Finish() override { return columns_->Flush(); }
+
+ private:
+  const std::unique_ptr<arrow::RecordBatchBuilder> columns_;
+};
+
+class Writer {
+ public:
+  Writer(const GeneratorOptions& options, std::string root)
+      : options_(options),
+        root_(std::move(root)),
+        model_(options.seed),
+        user_key_(Mix64(options.seed) + 1),
+        time_key_(Mix64(options.seed) + 2),
+        users_(std::max<int64_t>(100, options.rows / 50)) {}
+
+  // `sums` null: they are known already.
+  absl::Status WriteDay(const Day& day, bool nested, Sums* sums) const {
+    const std::string ds = absl::FormatCivilTime(kFirstDay + day.day);  // 2024-01-01
+    const std::string dir =
+        absl::StrCat(root_, day.eval ? "/eval" : "/train", nested ? "_nested" : "",
+                     "/ds=", ds.substr(0, 4), ds.substr(5, 2), ds.substr(8, 2));
+    RETURN_IF_ERROR(MakeDirs(dir));
+    const std::string path = JoinPath(dir, "part-0000.parquet");
+    ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, CreateFile(path));
+    auto stream = std::make_shared<FileStream>(std::move(file));
+    arrow::Status status = WriteRows(day, nested, stream, sums);
+    if (!stream->status().ok()) return stream->status();
+    if (!status.ok()) return absl::InternalError(absl::StrCat(path, ": ", status.ToString()));
+    return absl::OkStatus();
   }
 
  private:
+  arrow::Result<std::unique_ptr<GroupBuilder>> NewBuilder(
+      const std::shared_ptr<arrow::Schema>& schema, bool nested) const {
+    ARROW_ASSIGN_OR_RAISE(auto columns,
+                          arrow::RecordBatchBuilder::Make(schema, arrow::default_memory_pool()));
+    if (nested) return std::make_unique<NestedBuilder>(std::move(columns));
+    return std::make_unique<FlatBuilder>(std::move(columns), options_.impressions > 1);
+  }
+
+  void Fill(const Day& day, int64_t i, LoggedRow* out) const {
+    const int64_t row = day.first + i, k = options_.impressions;
+    const int64_t user = row - i % k;  // The request's first row.
+    model_.Fill(row, user, &out->row);
+    // Squared: some users are met often, most seldom.
+    const double u = RandomUniform(user_key_, user);
+    out->user = static_cast<int64_t>(u * u * static_cast<double>(users_));
+    out->seconds = TimeOf(day, i);
+    out->request = user;
+    out->first = row == user;
+  }
+
+  arrow::Status WriteRows(const Day& day, bool nested, const std::shared_ptr<FileStream>& stream,
+                          Sums* sums) const {
+    auto properties = parquet::WriterProperties::Builder()
+                          .compression(parquet::Compression::SNAPPY)
+                          ->max_row_group_length(options_.row_group_rows)
+                          ->build();
+    const auto schema = nested ? NestedSchema() : FlatSchema(options_.impressions > 1);
+    ARROW_ASSIGN_OR_RAISE(
+        auto writer, parquet::arrow::FileWriter::Open(*schema, arrow::default_memory_pool(), stream,
+                                                      properties));
+    ARROW_ASSIGN_OR_RAISE(auto builder, NewBuilder(schema, nested));
+    // A request stands in one row group.
+    const int64_t group_rows = (options_.row_group_rows + options_.impressions - 1) /
+                               options_.impressions * options_.impressions;
+    LoggedRow row;
+    for (int64_t i = 0; i < day.rows;) {
+      const int64_t end = std::min(day.rows, i + group_rows);
+      for (; i < end; ++i) {
+        Fill(day, i, &row);
+        if (sums != nullptr) sums->Add(row.row.probability, row.row.click);
+        ARROW_RETURN_NOT_OK(builder->Append(row));
+      }
+      ARROW_ASSIGN_OR_RAISE(auto batch, builder->Finish());
+      ARROW_ASSIGN_OR_RAISE(auto table, arrow::Table::FromRecordBatches({batch}));
+      ARROW_RETURN_NOT_OK(writer->WriteTable(*table, group_rows));
+    }
+    ARROW_RETURN_NOT_OK(writer->Close());
+    return stream->Close();
+  }
+
   // Seconds; ascends with i through the whole day.
   int64_t TimeOf(const Day& day, int64_t i) const {
     double share = (i + RandomUniform(time_key_, day.first + i)) / static_cast<double>(day.rows);
@@ -152,67 +313,11 @@ class GroupBuilder {
     return start + static_cast<int64_t>(share * kDaySeconds);
   }
 
-  const uint64_t user_key_, time_key_;
-  const int64_t users_;
-  arrow::Int32Builder click_;
-  arrow::TimestampBuilder ts_{arrow::timestamp(arrow::TimeUnit::MILLI),
-                              arrow::default_memory_pool()};
-  arrow::Int64Builder user_;
-  std::array<arrow::DoubleBuilder, PlantedModel::kNumbers> numbers_;
-  std::array<arrow::Int64Builder, PlantedModel::kIds> ids_;
-};
-
-class Writer {
- public:
-  Writer(const GeneratorOptions& options, std::string root)
-      : options_(options), root_(std::move(root)), model_(options.seed), schema_(MakeSchema()) {}
-
-  absl::Status WriteDay(const Day& day, Sums* sums) const {
-    const std::string ds = absl::FormatCivilTime(kFirstDay + day.day);  // 2024-01-01
-    const std::string dir =
-        absl::StrCat(root_, day.eval ? "/eval/ds=" : "/train/ds=", ds.substr(0, 4), ds.substr(5, 2),
-                     ds.substr(8, 2));
-    RETURN_IF_ERROR(MakeDirs(dir));
-    const std::string path = JoinPath(dir, "part-0000.parquet");
-    ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, CreateFile(path));
-    auto stream = std::make_shared<FileStream>(std::move(file));
-    arrow::Status status = WriteRows(day, stream, sums);
-    if (!stream->status().ok()) return stream->status();
-    if (!status.ok()) return absl::InternalError(absl::StrCat(path, ": ", status.ToString()));
-    return absl::OkStatus();
-  }
-
- private:
-  arrow::Status WriteRows(const Day& day, const std::shared_ptr<FileStream>& stream,
-                          Sums* sums) const {
-    auto properties = parquet::WriterProperties::Builder()
-                          .compression(parquet::Compression::SNAPPY)
-                          ->max_row_group_length(options_.row_group_rows)
-                          ->build();
-    ARROW_ASSIGN_OR_RAISE(auto writer,
-                          parquet::arrow::FileWriter::Open(*schema_, arrow::default_memory_pool(),
-                                                           stream, properties));
-    GroupBuilder builder(options_.seed, std::max<int64_t>(100, options_.rows / 50));
-    PlantedModel::Row row;
-    for (int64_t i = 0; i < day.rows;) {
-      const int64_t end = std::min(day.rows, i + options_.row_group_rows);
-      for (; i < end; ++i) {
-        model_.Fill(day.first + i, &row);
-        sums->Add(row.probability, row.click);
-        ARROW_RETURN_NOT_OK(builder.Append(day, i, row));
-      }
-      ARROW_ASSIGN_OR_RAISE(auto batch, builder.Finish(schema_));
-      ARROW_ASSIGN_OR_RAISE(auto table, arrow::Table::FromRecordBatches({batch}));
-      ARROW_RETURN_NOT_OK(writer->WriteTable(*table, options_.row_group_rows));
-    }
-    ARROW_RETURN_NOT_OK(writer->Close());
-    return stream->Close();
-  }
-
   const GeneratorOptions& options_;
   const std::string root_;
   const PlantedModel model_;
-  const std::shared_ptr<arrow::Schema> schema_;
+  const uint64_t user_key_, time_key_;
+  const int64_t users_;
 };
 
 std::vector<Day> DaysOf(const GeneratorOptions& options) {
@@ -236,6 +341,9 @@ absl::Status CheckOptions(const GeneratorOptions& o) {
   if (o.rows < 1) return absl::InvalidArgumentError("--rows must be at least 1");
   if (o.eval_rows < 0) return absl::InvalidArgumentError("--eval_rows must be at least 0");
   if (o.days < 1 || o.days > 3650) return absl::InvalidArgumentError("--days must be in 1..3650");
+  if (o.impressions < 1 || o.impressions > 1000) {
+    return absl::InvalidArgumentError("--impressions must be in 1..1000");
+  }
   if (!PathExists(o.out)) return absl::OkStatus();
   if (!o.overwrite) {
     return absl::AlreadyExistsError(
@@ -270,7 +378,10 @@ absl::StatusOr<GeneratorReport> WriteAll(const GeneratorOptions& options, const 
   ThreadPool pool(options.threads);
   pool.ParallelFor(static_cast<int>(days.size()), [&](int d) {
     Sums sums;
-    statuses[d] = writer.WriteDay(days[d], &sums);
+    statuses[d] = writer.WriteDay(days[d], /*nested=*/false, &sums);
+    if (options.impressions > 1) {
+      statuses[d].Update(writer.WriteDay(days[d], /*nested=*/true, nullptr));
+    }
     std::swap(logloss[d], sums.logloss);
     absl::MutexLock lock(&mu);
     (days[d].eval ? eval : train).Add(sums);

@@ -5,6 +5,13 @@
 //   DIR/eval/ds=…/part-0000.parquet           the days after
 //   DIR/TRUTH.json                            what the best model could reach
 //
+// With `impressions` above 1, rows come in requests of so many, whose user's
+// columns are equal (I1..I12, C1..C23, user); a column `request` numbers them,
+// and the same rows are written a second time, a request a row:
+//
+//   DIR/train_nested/ds=…/part-0000.parquet   and eval_nested: request, a struct
+//                                             `user`, a list of structs `impressions`
+//
 // Columns: click (int32), ts (timestamp, ascending within a day), user
 // (int64, for GAUC; has no effect), I1..I13 (double), C1..C26 (int64). The
 // same options give the same rows, whatever the threads.
@@ -26,6 +33,7 @@ struct GeneratorOptions {
   uint64_t seed = 1;
   int threads = 0;  // 0: one per core.
   int row_group_rows = 65536;
+  int impressions = 1;     // Rows of a request.
   bool overwrite = false;  // Replace DIR, if it is a data set of Generate's.
 };
 

@@ -19,6 +19,7 @@
 #include "absl/strings/match.h"
 #include "base/status.h"
 #include "sample_io/arrow_columns.h"
+#include "sample_io/nested.h"
 
 namespace starling {
 namespace {
@@ -91,6 +92,17 @@ void Leaves(const parquet::arrow::SchemaField& field, std::vector<int>* leaves) 
   for (const auto& child : field.children) Leaves(child, leaves);
 }
 
+// The member of a struct, or of a list of structs. REQUIRES: there is one.
+const parquet::arrow::SchemaField* Member(const parquet::arrow::SchemaField& field,
+                                          const std::string& name) {
+  const bool list = field.field->type()->id() != arrow::Type::STRUCT;
+  const parquet::arrow::SchemaField& structs = list ? field.children[0] : field;
+  for (const auto& child : structs.children) {
+    if (child.field->name() == name) return &child;
+  }
+  return &field;
+}
+
 class ParquetFileImpl : public ParquetFile {
  public:
   explicit ParquetFileImpl(const std::string& path) : path_(path) {}
@@ -149,36 +161,49 @@ class ParquetFileImpl : public ParquetFile {
   }
 
   absl::Status TakeFields(parquet::arrow::FileReader& reader) {
-    for (const parquet::arrow::SchemaField& field : reader.manifest().schema_fields) {
-      const arrow::DataType& type = *field.field->type();
-      for (const Field& other : fields_) {
-        if (other.name != field.field->name()) continue;
-        return absl::FailedPreconditionError(
-            absl::StrCat(path_, ": column ", other.name, " stands twice in the file; rename one"));
+    for (const parquet::arrow::SchemaField& top : reader.manifest().schema_fields) {
+      for (const NestedField& field : ExpandField(*top.field)) {
+        const arrow::DataType& type = *field.type;
+        for (const Field& other : fields_) {
+          if (other.name != field.name) continue;
+          return absl::FailedPreconditionError(absl::StrCat(
+              path_, ": column ", other.name, " stands twice in the file; rename one"));
+        }
+        fields_.push_back(
+            {field.name, type.ToString(), FamilyOf(type), type.id() == arrow::Type::NA});
       }
-      fields_.push_back(
-          {field.field->name(), type.ToString(), FamilyOf(type), type.id() == arrow::Type::NA});
     }
     return absl::OkStatus();
   }
 
   absl::Status ReadColumn(parquet::arrow::FileReader& reader, int row_group, Column* column) const {
     const parquet::arrow::SchemaField* found = nullptr;
-    for (const auto& field : reader.manifest().schema_fields) {
-      if (field.field->name() == column->name) found = &field;
+    NestedField nested;
+    for (const auto& top : reader.manifest().schema_fields) {
+      for (NestedField& field : ExpandField(*top.field)) {
+        if (field.name != column->name) continue;
+        found = &top;
+        nested = std::move(field);
+      }
     }
     if (found == nullptr) return absl::FailedPreconditionError("no such column in the file");
+    for (const std::string& member : nested.path) found = Member(*found, member);
     std::vector<int> leaves;
     Leaves(*found, &leaves);
     auto table = Guarded<std::shared_ptr<arrow::Table>>(
         [&] { return reader.ReadRowGroup(row_group, leaves); });
     if (!table.ok()) return Damaged(table.status().message());
     if ((*table)->num_columns() != 1) return Damaged("its parts do not form one column");
-    absl::Status status = FromArrow((*table)->column(0), column);
+    absl::Status status = nested.path.empty()
+                              ? FromArrow((*table)->column(0), column)
+                              : FromArrowMember((*table)->column(0), nested.path, column);
     if (absl::IsInvalidArgument(status)) return Unsupported(*found->field->type());
     if (!status.ok()) return Damaged(status.message());
-    if (column->rows == row_group_rows_[row_group]) return status;
-    return Damaged(absl::StrCat(column->rows, " values in place of ", row_group_rows_[row_group]));
+    const int64_t rows = column->outer_offsets.empty()
+                             ? column->rows
+                             : static_cast<int64_t>(column->outer_offsets.size()) - 1;
+    if (rows == row_group_rows_[row_group]) return status;
+    return Damaged(absl::StrCat(rows, " values in place of ", row_group_rows_[row_group]));
   }
 
   static absl::Status Damaged(absl::string_view why) {

@@ -144,17 +144,18 @@ double PlantedModel::Logit(const std::array<int64_t, kIds>& ranks, const Row& ro
   return logit;
 }
 
-void PlantedModel::Fill(int64_t row, Row* out) const {
+void PlantedModel::Fill(int64_t row, int64_t user, Row* out) const {
   std::array<int64_t, kIds> ranks;
   for (int f = 0; f < kIds; ++f) {
-    ranks[f] = DrawRank(f, row);
+    ranks[f] = DrawRank(f, f < kUserIds ? user : row);
     const __int128 id = static_cast<__int128>(ranks[f]) * fields_[f].step + fields_[f].shift;
     out->ids[f] = ranks[f] < 0 ? -1 : static_cast<int64_t>(id % kCardinalities[f]);
   }
   for (int i = 0; i < kNumbers; ++i) {
-    double log = std::max(0.0, kLogMean + RandomNormal(Key(seed_, kNumber, i), row));
+    const int64_t of = i < kUserNumbers ? user : row;
+    double log = std::max(0.0, kLogMean + RandomNormal(Key(seed_, kNumber, i), of));
     out->numbers[i] = std::floor(std::expm1(log));
-    out->number_null[i] = RandomUniform(Key(seed_, kNumberNull, i), row) < kNumberMissing[i];
+    out->number_null[i] = RandomUniform(Key(seed_, kNumberNull, i), of) < kNumberMissing[i];
   }
   out->probability = 1 / (1 + std::exp(-Logit(ranks, *out)));
   out->click = RandomUniform(Key(seed_, kClick, 0), row) < out->probability;

@@ -36,7 +36,11 @@ class PlantedModel {
     double probability;
     bool click;
   };
-  void Fill(int64_t row, Row* out) const;
+  void Fill(int64_t row, Row* out) const { Fill(row, row, out); }
+  // A row whose user is that of row `user`: the first kUserIds ids and the
+  // first kUserNumbers numbers are the latter's.
+  static constexpr int kUserIds = 23, kUserNumbers = 12;  // 35 of 39.
+  void Fill(int64_t row, int64_t user, Row* out) const;
 
  private:
   static constexpr int kHead = 40;       // Most frequent ids of a field that have an effect,

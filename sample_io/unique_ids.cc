@@ -60,22 +60,25 @@ void UniqueIds::Sort(TableIds* table) {
 }
 
 // A counting sort by id that keeps the order (slot, entry) inside an id.
-void UniqueIds::TurnAround(std::span<const int64_t> event_times, TableIds* table) {
+// REQUIRES: occurrence_offsets[u + 1] is the number of u's occurrences.
+void UniqueIds::TurnAround(const EntryFacts& rows, const EntryFacts& requests, TableIds* table) {
   const size_t n = table->ids.size();
   auto& offsets = table->occurrence_offsets;
-  offsets.resize(n + 1);
-  offsets[0] = 0;
-  for (size_t u = 0; u < n; ++u) offsets[u + 1] = offsets[u] + table->counts[u];
+  for (size_t u = 0; u < n; ++u) offsets[u + 1] += offsets[u];
   table->occurrences.resize(offsets[n]);
   table->event_times.assign(n, 0);
+  table->counts.assign(n, 0);
   for (uint32_t s = 0; s < table->slots.size(); ++s) {
     const Slot& slot = table->slots[s];
+    const EntryFacts& facts = slot.axis == Axis::kRequest ? requests : rows;
     for (uint32_t entry = 0; entry + 1 < slot.offsets.size(); ++entry) {
-      const int64_t time = event_times.empty() ? 0 : event_times[entry];
+      const int64_t time = facts.event_times.empty() ? 0 : facts.event_times[entry];
+      const uint32_t count = facts.rows.empty() ? 1 : facts.rows[entry];
       for (uint32_t i = slot.offsets[entry]; i < slot.offsets[entry + 1]; ++i) {
         uint32_t u = slot.index[i];
         table->occurrences[offsets[u]++] = {s, entry, slot.weights.empty() ? 1 : slot.weights[i]};
         table->event_times[u] = std::max(table->event_times[u], time);
+        table->counts[u] += count;
       }
     }
   }
@@ -84,16 +87,16 @@ void UniqueIds::TurnAround(std::span<const int64_t> event_times, TableIds* table
   offsets[0] = 0;
 }
 
-void UniqueIds::Finish(std::span<const int64_t> event_times, TableIds* table) {
+void UniqueIds::Finish(const EntryFacts& rows, const EntryFacts& requests, TableIds* table) {
   Sort(table);
-  table->counts.assign(table->ids.size(), 0);
+  table->occurrence_offsets.assign(table->ids.size() + 1, 0);
   for (Slot& slot : table->slots) {
     for (uint32_t& index : slot.index) {
       index = rank_[index];
-      ++table->counts[index];
+      ++table->occurrence_offsets[index + 1];
     }
   }
-  TurnAround(event_times, table);
+  TurnAround(rows, requests, table);
 }
 
 }  // namespace starling

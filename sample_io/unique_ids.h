@@ -10,6 +10,12 @@
 
 namespace starling {
 
+// What ids take over from the entries of an axis.
+struct EntryFacts {
+  std::span<const int64_t> event_times;  // Empty: unknown.
+  std::span<const uint32_t> rows;        // That the entry stands for; empty: 1 each.
+};
+
 // Reused between batches. Not thread-safe: one a thread.
 class UniqueIds {
  public:
@@ -19,9 +25,9 @@ class UniqueIds {
   void Number(std::span<const uint64_t> ids, uint32_t* numbers);
   // Orders the ids by (bucket, id) and fills all of `table` but its slots'
   // offsets and weights, which must be there, as must slots' index, holding
-  // results of Number; these become indices into table->ids. `event_times` is
-  // by entry; empty: unknown.
-  void Finish(std::span<const int64_t> event_times, TableIds* table);
+  // results of Number; these become indices into table->ids. An id of a request
+  // counts for all of the request's rows.
+  void Finish(const EntryFacts& rows, const EntryFacts& requests, TableIds* table);
 
  private:
   struct Entry {
@@ -30,7 +36,7 @@ class UniqueIds {
   };
   uint32_t NumberOf(uint64_t id);
   void Sort(TableIds* table);
-  static void TurnAround(std::span<const int64_t> event_times, TableIds* table);
+  static void TurnAround(const EntryFacts& rows, const EntryFacts& requests, TableIds* table);
 
   std::vector<Entry> entries_;  // Open addressing; a power of two, at most half full.
   size_t mask_ = 0;

@@ -14,6 +14,7 @@ struct DataType {
   bool FitsRaw() const { return !list && (kind == kInteger || kind == kReal || kind == kNull); }
   bool FitsLabel() const { return !list && (kind == kInteger || kind == kReal); }
   bool FitsEventTime() const { return !list && (kind == kInteger || kind == kTime); }
+  bool IsKnown() const { return kind != kOther; }
   bool FitsGroup() const { return !list && FitsId(); }
 };
 

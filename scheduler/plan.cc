@@ -14,6 +14,9 @@
 namespace starling {
 namespace {
 
+// A member of nested data hashes as the column of that name in a flat log does.
+std::string MemberOf(const std::string& column) { return column.substr(column.rfind('.') + 1); }
+
 // Resolves the blocks one after another; the first error ends it.
 class Planner {
  public:
@@ -156,7 +159,7 @@ absl::Status Planner::AddIds(const FeatureBlock& block, const std::string& path)
     RETURN_IF_ERROR(ClaimColumn(block.id(i), absl::StrCat(path, ".id[", i, "]")));
     IdFeature& feature = *plan_.features.add_ids();
     feature.set_name(block.id(i));
-    feature.set_vocabulary(block.has_vocabulary() ? block.vocabulary() : block.id(i));
+    feature.set_vocabulary(block.has_vocabulary() ? block.vocabulary() : MemberOf(block.id(i)));
     feature.set_table(table);
     feature.set_pooling(block.pooling());
     SlotSpec& slot = *plan_.graph.add_slots();
@@ -246,6 +249,8 @@ void Planner::FinishFeatures() {
   plan_.features.set_label(data.label());
   if (data.has_event_time()) plan_.features.set_event_time(data.event_time());
   if (data.has_group()) plan_.features.set_group(data.group());
+  if (data.has_request()) plan_.features.set_request(data.request());
+  *plan_.features.mutable_user() = data.user();
 }
 
 void Planner::FinishTables() {

@@ -60,6 +60,10 @@ void CheckData(const DataOptions& data, Checker* c) {
   c->Require(!data.label().empty(), "data.label", "label must name a column");
   c->Require(data.event_time() != data.label(), "data.event_time",
              absl::StrCat("column \"", data.label(), "\" is the label already"));
+  c->Require(data.user_size() == 0 || data.has_request(), "data.user",
+             "user columns are shared by the rows of a request: name its column in data.request");
+  c->Require(!data.has_request() || data.user_size() > 0, "data.request",
+             "rows of a request share nothing: list the user's columns in data.user");
 }
 
 void CheckBlock(const FeatureBlock& block, const std::string& path, bool event_time, Checker* c) {

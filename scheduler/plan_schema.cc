@@ -28,6 +28,14 @@ std::vector<Need> NeedsOfPlan(const Plan& plan) {
     needs.push_back(
         {"data.group", plan.features.group(), &DataType::FitsGroup, "integers or strings"});
   }
+  if (plan.features.has_request()) {
+    needs.push_back(
+        {"data.request", plan.features.request(), &DataType::FitsGroup, "integers or strings"});
+  }
+  for (int i = 0; i < plan.features.user_size(); ++i) {
+    needs.push_back({absl::StrCat("data.user[", i, "]"), plan.features.user(i), &DataType::IsKnown,
+                     "values of a supported type"});
+  }
   for (int i = 0; i < plan.job.features_size(); ++i) {
     const FeatureBlock& block = plan.job.features(i);
     for (int k = 0; k < block.id_size(); ++k) {

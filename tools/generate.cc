@@ -13,6 +13,9 @@
 DEFINE_int64(rows, 1'000'000, "rows to train on");
 DEFINE_int64(eval_rows, 200'000, "rows held out, on the days after");
 DEFINE_int32(days, 7, "days that the training rows spread over");
+DEFINE_int32(impressions, 1,
+             "rows that share a user, as one request; above 1 the data is also written nested, a "
+             "request a row, to train_nested and eval_nested");
 DEFINE_uint64(seed, 1, "every row follows from it");
 DEFINE_bool(overwrite, false, "replace a data set of an earlier run");
 
@@ -37,6 +40,7 @@ absl::Status RunGenerate(const VerbCall& call) {
   options.eval_rows = FLAGS_eval_rows;
   options.days = FLAGS_days;
   options.seed = FLAGS_seed;
+  options.impressions = FLAGS_impressions;
   options.overwrite = FLAGS_overwrite;
   auto start = std::chrono::steady_clock::now();
   ASSIGN_OR_RETURN(GeneratorReport report, Generate(options));
@@ -57,8 +61,9 @@ absl::Status RunGenerate(const VerbCall& call) {
 Verb GenerateVerb() {
   return {"generate",
           "Write Parquet from a planted model, and the best AUC and log loss one could reach",
-          "starling generate --out DIR [--rows N] [--eval_rows N] [--days D] [--seed S]",
-          {"out", "rows", "eval_rows", "days", "seed", "overwrite", "json"},
+          "starling generate --out DIR [--rows N] [--eval_rows N] [--days D] [--seed S] "
+          "[--impressions K]",
+          {"out", "rows", "eval_rows", "days", "seed", "impressions", "overwrite", "json"},
           RunGenerate};
 }
 

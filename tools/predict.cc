@@ -11,6 +11,7 @@
 #include "absl/time/clock.h"
 #include "base/status.h"
 #include "base/yaml_proto.h"
+#include "sample_io/requests.h"
 #include "sample_io/source.h"
 #include "serving/predictor.h"
 #include "serving/score_writer.h"
@@ -114,6 +115,8 @@ absl::Status ScoreAll(const SampleSource& source, const Predictor& predictor,
   auto score = [&](int split) -> absl::StatusOr<ScoredSplit> {
     ScoredSplit out;
     ASSIGN_OR_RETURN(out.columns, source.Read(split, columns));
+    RETURN_IF_ERROR(FormRequests({}, &out.columns));
+    FlattenRequests(&out.columns);  // A score an impression.
     ASSIGN_OR_RETURN(out.scores, predictor.Predict(out.columns, &out.bad));
     return out;
   };

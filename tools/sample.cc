@@ -6,6 +6,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "base/status.h"
 #include "sample_io/feature_compiler.h"
+#include "sample_io/requests.h"
 
 namespace starling {
 namespace {
@@ -61,6 +62,7 @@ absl::StatusOr<IdSample> SampleIds(const Plan& plan, const SampleSource& source,
   std::vector<int64_t> rows;
   for (int s = 0; s < source.splits().size() && sample.rows < rows_all; ++s) {
     ASSIGN_OR_RETURN(ColumnBatch columns, source.Read(s, compiler->Columns()));
+    RETURN_IF_ERROR(FormRequests(compiler->features(), &columns));
     for (int64_t i = 0; i < columns.rows && sample.rows < rows_all; i += kStepRows) {
       rows.clear();
       for (int64_t r = i; r < std::min(columns.rows, i + kStepRows); ++r) rows.push_back(r);
