@@ -278,18 +278,18 @@ class Writer {
 
   arrow::Status WriteRows(const Day& day, bool nested, const std::shared_ptr<FileStream>& stream,
                           Sums* sums) const {
+    // A request stands in one row group.
+    const int64_t group_rows = (options_.row_group_rows + options_.impressions - 1) /
+                               options_.impressions * options_.impressions;
     auto properties = parquet::WriterProperties::Builder()
                           .compression(parquet::Compression::SNAPPY)
-                          ->max_row_group_length(options_.row_group_rows)
+                          ->max_row_group_length(group_rows)
                           ->build();
     const auto schema = nested ? NestedSchema() : FlatSchema(options_.impressions > 1);
     ARROW_ASSIGN_OR_RAISE(
         auto writer, parquet::arrow::FileWriter::Open(*schema, arrow::default_memory_pool(), stream,
                                                       properties));
     ARROW_ASSIGN_OR_RAISE(auto builder, NewBuilder(schema, nested));
-    // A request stands in one row group.
-    const int64_t group_rows = (options_.row_group_rows + options_.impressions - 1) /
-                               options_.impressions * options_.impressions;
     LoggedRow row;
     for (int64_t i = 0; i < day.rows;) {
       const int64_t end = std::min(day.rows, i + group_rows);
