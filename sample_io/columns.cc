@@ -29,6 +29,21 @@ std::vector<int64_t> ReorderLists(const std::vector<int64_t>& rows, Column* colu
   return elements;
 }
 
+void ReorderColumn(const std::vector<int64_t>& order, Column* column) {
+  std::vector<int64_t> elements;
+  if (column->is_list) elements = ReorderLists(order, column);
+  const std::vector<int64_t>& values = column->is_list ? elements : order;
+  Pick(order, &column->valid);
+  Pick(values, &column->ints);
+  Pick(values, &column->doubles);
+  Pick(values, &column->strings);
+  column->rows = static_cast<int64_t>(order.size());
+  if (column->items == nullptr) return;
+  auto items = std::make_shared<Column>(*column->items);
+  ReorderColumn(elements, items.get());
+  column->items = std::move(items);
+}
+
 }  // namespace
 
 const Column* ColumnBatch::Find(absl::string_view name) const {
@@ -39,16 +54,7 @@ const Column* ColumnBatch::Find(absl::string_view name) const {
 }
 
 void Reorder(const std::vector<int64_t>& order, ColumnBatch* batch) {
-  for (Column& column : batch->columns) {
-    std::vector<int64_t> elements;
-    if (column.is_list) elements = ReorderLists(order, &column);
-    const std::vector<int64_t>& values = column.is_list ? elements : order;
-    Pick(order, &column.valid);
-    Pick(values, &column.ints);
-    Pick(values, &column.doubles);
-    Pick(values, &column.strings);
-    column.rows = static_cast<int64_t>(order.size());
-  }
+  for (Column& column : batch->columns) ReorderColumn(order, &column);
   batch->rows = static_cast<int64_t>(order.size());
 }
 
@@ -56,7 +62,8 @@ std::string ColumnTypeName(const Column& column) {
   std::string name = column.type == ColumnType::kInt64    ? "integer"
                      : column.type == ColumnType::kDouble ? "floating-point number"
                                                           : "string";
-  return column.is_list ? "list of " + name + "s" : name;
+  if (column.items == nullptr) return column.is_list ? "list of " + name + "s" : name;
+  return "map of " + name + "s to " + ColumnTypeName(*column.items) + "s";
 }
 
 std::string ValueText(const Column& column, int64_t row) {
@@ -72,11 +79,13 @@ std::string ValueText(const Column& column, int64_t row) {
     return "";
   };
   if (!column.is_list) return element(row);
-  std::string text = "[";
+  const bool map = column.items != nullptr;
+  std::string text = map ? "{" : "[";
   for (int64_t i = column.list_offsets[row]; i < column.list_offsets[row + 1]; ++i) {
     absl::StrAppend(&text, text.size() > 1 ? ", " : "", element(i));
+    if (map) absl::StrAppend(&text, ": ", ValueText(*column.items, i));
   }
-  return text + "]";
+  return text + (map ? "}" : "]");
 }
 
 }  // namespace starling

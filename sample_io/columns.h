@@ -33,10 +33,26 @@ struct Column {
   std::vector<int64_t> ints;
   std::vector<double> doubles;
   std::vector<absl::string_view> strings;
+  // A map: `is_list`, the values above are its keys, and entry j of `items`
+  // belongs to key j. The items of a map of maps are maps themselves. A key
+  // without a value is dropped when the column is made.
+  std::shared_ptr<Column> items;
   std::shared_ptr<const void> owner;  // Keeps the bytes behind `strings` alive.
 
   bool IsNull(int64_t row) const { return !valid.empty() && !valid[row]; }
 };
+
+// Places of values (or keys) in a column.
+struct ValueRange {
+  int64_t begin, end;
+  int64_t size() const { return end - begin; }
+};
+// What the row holds: nothing if it is null, one value, or the elements of its list.
+inline ValueRange ValuesOf(const Column& column, int64_t row) {
+  if (column.IsNull(row)) return {0, 0};
+  if (!column.is_list) return {row, row + 1};
+  return {column.list_offsets[row], column.list_offsets[row + 1]};
+}
 
 struct ColumnBatch {
   int64_t rows = 0;
@@ -49,9 +65,9 @@ struct ColumnBatch {
 // Puts the rows into `order`: row i of the result is row order[i] of before.
 void Reorder(const std::vector<int64_t>& order, ColumnBatch* batch);
 
-// For messages: "integer", "list of strings".
+// For messages: "integer", "list of strings", "map of strings to integers".
 std::string ColumnTypeName(const Column& column);
-// The value as a person would write it: "7", "[a, b]". REQUIRES: row is not null.
+// The value as a person would write it: "7", "[a, b]", "{a: 7}". REQUIRES: row is not null.
 std::string ValueText(const Column& column, int64_t row);
 
 }  // namespace starling
