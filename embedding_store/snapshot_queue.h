@@ -7,7 +7,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
@@ -17,16 +20,19 @@ namespace starling {
 class SnapshotQueue {
  public:
   static constexpr int64_t kBytesMax = 64 << 20;
+  // Rows are taken a block at a time, so that a writer that waits goes on as
+  // soon as a block was taken and not when the whole queue was written.
+  static constexpr int64_t kBlockBytes = 256 << 10;
 
   // From here on rows are taken, until Stop.
   void Start() {
     absl::MutexLock lock(&mu_);
-    rows_.clear();
     active_ = true;
   }
   void Stop() {
     absl::MutexLock lock(&mu_);
-    rows_.clear();
+    blocks_.clear();
+    spare_.clear();
     size_.store(0, std::memory_order_relaxed);
     active_ = false;
   }
@@ -34,16 +40,26 @@ class SnapshotQueue {
   void Push(const char* row, int64_t bytes) {
     absl::MutexLock lock(&mu_);
     if (!active_) return;
-    rows_.append(row, bytes);
+    if (blocks_.empty() || static_cast<int64_t>(blocks_.back().size()) + bytes > kBlockBytes) {
+      AddBlock();
+    }
+    blocks_.back().append(row, bytes);
     copied_.fetch_add(bytes, std::memory_order_relaxed);
-    size_.store(static_cast<int64_t>(rows_.size()), std::memory_order_relaxed);
+    size_.fetch_add(bytes, std::memory_order_relaxed);
   }
-  // Takes all rows; `out` is cleared first, and its memory is reused.
-  void Take(std::string* out) {
+  // Takes the oldest rows, a block at most, into `out`, whose memory is reused.
+  // False, with `out` empty, if there are none.
+  bool Take(std::string* out) {
     out->clear();
     absl::MutexLock lock(&mu_);
-    rows_.swap(*out);
-    size_.store(0, std::memory_order_relaxed);
+    if (blocks_.empty()) return false;
+    std::swap(blocks_.front(), *out);
+    if (static_cast<int64_t>(spare_.size()) * kBlockBytes < kBytesMax) {
+      spare_.push_back(std::move(blocks_.front()));
+    }
+    blocks_.pop_front();
+    size_.fetch_sub(static_cast<int64_t>(out->size()), std::memory_order_relaxed);
+    return true;
   }
   // REQUIRES: the caller holds no lock of the table.
   void WaitForRoom() {
@@ -56,8 +72,16 @@ class SnapshotQueue {
   int64_t copied_bytes() const { return copied_.load(std::memory_order_relaxed); }
 
  private:
+  void AddBlock() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    blocks_.emplace_back();
+    if (spare_.empty()) return blocks_.back().reserve(kBlockBytes);
+    blocks_.back() = std::move(spare_.back());
+    spare_.pop_back();
+  }
+
   absl::Mutex mu_;
-  std::string rows_ ABSL_GUARDED_BY(mu_);
+  std::deque<std::string> blocks_ ABSL_GUARDED_BY(mu_);  // The oldest first.
+  std::vector<std::string> spare_ ABSL_GUARDED_BY(mu_);  // Empty, their memory kept.
   bool active_ ABSL_GUARDED_BY(mu_) = false;
   std::atomic<int64_t> size_{0};
   std::atomic<int64_t> copied_{0};  // Since the table was opened.

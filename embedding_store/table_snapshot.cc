@@ -72,9 +72,9 @@ absl::Status SnapshotTask::Write() {
 absl::Status SnapshotTask::WriteMemory(RowFileWriter* writer) {
   std::string rows, aside;
   // Without regard to the pace: callers wait when these are too many.
-  auto write_aside = [&] {
-    core_.aside.Take(&aside);
-    return AppendRows(aside, writer);
+  auto write_aside = [&]() -> absl::Status {
+    while (core_.aside.Take(&aside)) RETURN_IF_ERROR(AppendRows(aside, writer));
+    return absl::OkStatus();
   };
   for (const auto& stripe : stripes_) {
     for (bool more = true; more;) {

@@ -7,4 +7,4 @@ DEFINE_string(data, "", "files, directories or globs of Parquet, separated by co
 DEFINE_string(checkpoint, "", "a checkpoint, or a directory of them");
 DEFINE_string(bundle, "", "a bundle, or a publication root");
 DEFINE_string(port_file, "", "write the port that was bound to this file");
-DEFINE_int32(threads, 0, "threads that score rows; 0: one per core");
+DEFINE_int32(threads, 0, "threads that read or score rows; 0: one per core");

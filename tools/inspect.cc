@@ -1,5 +1,5 @@
 // starling inspect: what is this path? A data set, a checkpoint, a bundle, a
-// directory of several, or a row file.
+// directory of several, or a row file. `inspect data` is in inspect_data.cc.
 #include <gflags/gflags.h>
 #include <sys/stat.h>
 
@@ -21,6 +21,7 @@
 #include "scheduler/plan_checks.h"
 #include "serving/bundle.pb.h"
 #include "tools/flags.h"
+#include "tools/inspect_data.h"
 #include "tools/verbs.h"
 
 DEFINE_bool(verify, false, "read every byte and check every checksum");
@@ -268,6 +269,12 @@ void Print(const Json& json, int indent) {
 }
 
 absl::Status RunInspect(const VerbCall& call) {
+  // A lone `data` is a path like any other.
+  if (call.args.size() > 1 && call.args[0] == "data") {
+    if (FLAGS_verify) return absl::InvalidArgumentError("inspect data reads all without --verify");
+    return RunInspectData({call.args.begin() + 1, call.args.end()});
+  }
+  RETURN_IF_ERROR(CheckNoDataFlags());
   if (call.args.size() != 1) {
     return absl::InvalidArgumentError("which one? Give a data set, checkpoint, bundle or row file");
   }
@@ -286,8 +293,9 @@ absl::Status RunInspect(const VerbCall& call) {
 Verb InspectVerb() {
   return {"inspect",
           "Describe a data set, checkpoint, bundle or row file",
-          "starling inspect PATH [--verify] [--json]",
-          {"verify", "json"},
+          "starling inspect PATH [--verify] [--json]\n"
+          "       starling inspect data PATTERN... [--columns A,B] [--against PATTERN] [--json]",
+          {"verify", "against", "columns", "threads", "json"},
           RunInspect};
 }
 
