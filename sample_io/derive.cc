@@ -86,9 +86,9 @@ absl::Status EndRow(Column* column) {
 
 void PushNumber(std::optional<double> value, Column* column) {
   column->type = ColumnType::kDouble;
-  if (!value && column->valid.empty()) column->valid.assign(column->doubles.size(), 1);
+  if (!value) column->valid.resize(column->doubles.size(), 1);
+  if (!value || !column->valid.empty()) column->valid.push_back(value.has_value());
   column->doubles.push_back(value.value_or(0));
-  if (!column->valid.empty()) column->valid.push_back(value.has_value());
 }
 
 }  // namespace starling

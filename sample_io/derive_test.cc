@@ -163,10 +163,10 @@ TEST(LookupTest, StepsFollowEachOther) {
 TEST(ExprTest, NullInIsNullOutAndWhatIsNotFiniteIsABadRow) {
   FeatureSet set =
       OneRaw("missing: 7 steps { columns: 'a' columns: 'b' expr { text: 'a / b + 1' } }");
-  Result r = Compile(set, {Ints("a", {6, 1, 5}, {1, 0, 1}), Doubles("b", {4, 2, 0})});
+  Result r = Compile(set, {Ints("a", {2, 6, 1, 5}, {0, 1, 0, 1}), Doubles("b", {4, 4, 2, 0})});
   ASSERT_TRUE(r.status.ok()) << r.status;
-  EXPECT_THAT(r.batch.dense, ElementsAre(2.5, 7));
-  EXPECT_EQ(WhyBad(r, 2), "f: the value is inf, not a finite 32-bit number");
+  EXPECT_THAT(r.batch.dense, ElementsAre(7, 2.5, 7));
+  EXPECT_EQ(WhyBad(r, 3), "f: the value is inf, not a finite 32-bit number");
   EXPECT_THAT(std::string(Compile(set, {Strings("a", {"1"}), Ints("b", {1})}).status.message()),
               HasSubstr("column a: a column of an expression must be numbers"));
 }

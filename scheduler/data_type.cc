@@ -36,7 +36,8 @@ DataType DataTypeNamed(absl::string_view type) {
   if (absl::StartsWith(type, "map<")) {
     const size_t comma = type.find(", ");
     if (comma == absl::string_view::npos) return {};
-    return {DataType::kMap, false, DataTypeNamed(type.substr(comma + 2)).kind};
+    const DataType items = DataTypeNamed(type.substr(comma + 2));
+    return {DataType::kMap, false, items.list ? DataType::kOther : items.kind};
   }
   auto is = [type](std::initializer_list<absl::string_view> starts) {
     for (absl::string_view s : starts) {

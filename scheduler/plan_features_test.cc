@@ -121,7 +121,7 @@ TEST(PlanFeaturesTest, EveryErrorNamesItsPlace) {
       {"{id: a, combo: [b, c]}",
        "20: combo beside id: a feature block has one kind; write two blocks"},
       {"{combo: [b, c], separator: x}",
-       "28: separator belongs to id features, but this block lists combo features"},
+       "39: separator belongs to id features, but this block lists combo features"},
       {"{raw: a, boundaries: [1]}",
        "21: boundaries belongs to bucketize, lookup, match, expr features, but this block lists "
        "raw features"},
@@ -163,7 +163,7 @@ TEST(PlanFeaturesTest, EveryErrorNamesItsPlace) {
       {"{sequence: {ids: a, within: 1d}, pooling: sum}",
        "40: within needs the events' times: give time"},
       {"{sequence: {ids: [a, b], vocabularies: v}, pooling: sum}",
-       "51: vocabularies are one for each of ids, and then there is no vocabulary"},
+       "37: vocabularies are one for each of ids, and then there is no vocabulary"},
       {"{lookup: {map: m}, name: n}",
        "13: features[0].lookup: missing key \"key\" (Column with the key, or a list of keys)"},
   };
