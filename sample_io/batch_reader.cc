@@ -192,7 +192,7 @@ class Reader : public BatchReader {
     std::vector<BadRow> bad;
     RETURN_IF_ERROR(
         Annotate(compiler_->Compile(split.columns, rows, options_.with_labels, &item->batch, &bad),
-                 absl::StrCat(of.file, ": row group ", of.row_group)));
+                 of.Place()));
     item->batch.name = {options_.job, pass_, split.split, at.batch};
     item->rows_seen = count;
     for (BadRow& row : bad) item->bad.push_back(Quarantined(of, split, std::move(row)));

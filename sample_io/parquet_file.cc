@@ -1,6 +1,6 @@
-#include "sample_io/parquet_file.h"
-
-#include <arrow/io/file.h>
+// Parquet: a part is a row group.
+#include <arrow/io/interfaces.h>
+#include <arrow/record_batch.h>
 #include <arrow/table.h>
 #include <arrow/type.h>
 #include <parquet/arrow/reader.h>
@@ -9,41 +9,41 @@
 #include <parquet/metadata.h>
 #include <parquet/properties.h>
 
-#include <exception>
-#include <fstream>
-#include <functional>
+#include <algorithm>
 #include <limits>
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "base/status.h"
-#include "sample_io/arrow_columns.h"
+#include "sample_io/arrow_reading.h"
+#include "sample_io/data_path.h"
+#include "sample_io/sample_file.h"
 
 namespace starling {
 namespace {
 
 using Reader = std::unique_ptr<parquet::arrow::FileReader>;
+using TableResult = arrow::Result<std::shared_ptr<arrow::Table>>;
 
-// Arrow reports most damage by Status, some by exception.
-template <typename T>
-arrow::Result<T> Guarded(const std::function<arrow::Result<T>()>& call) {
-  try {
-    return call();
-  } catch (const std::exception& e) {
-    return arrow::Status::IOError(e.what());
-  }
-}
+// What a range of a row group is decoded in. Bytes of a column that stay in
+// memory unread, and rows that are decoded and passed over at a time.
+constexpr int64_t kStreamBytes = 1 << 20;
+constexpr int64_t kStreamRows = 1 << 16;
 
+// With `stream`, columns are read through a window instead of at once.
 arrow::Result<Reader> OpenReader(const std::shared_ptr<arrow::io::RandomAccessFile>& file,
-                                 const std::shared_ptr<parquet::FileMetaData>& footer) {
-  return Guarded<Reader>([&]() -> arrow::Result<Reader> {
+                                 const std::shared_ptr<parquet::FileMetaData>& footer,
+                                 bool stream) {
+  return GuardedCall<arrow::Result<Reader>, arrow::Status>([&]() -> arrow::Result<Reader> {
     parquet::ReaderProperties properties = parquet::default_reader_properties();
     properties.set_page_checksum_verification(true);
+    if (stream) properties.enable_buffered_stream();
+    properties.set_buffer_size(kStreamBytes);
     parquet::arrow::FileReaderBuilder builder;
     ARROW_RETURN_NOT_OK(builder.Open(file, properties, footer));
     parquet::ArrowReaderProperties arrow_properties(/*use_threads=*/false);
     arrow_properties.set_pre_buffer(false);
+    arrow_properties.set_batch_size(kStreamRows);
     builder.properties(arrow_properties);
     return builder.Build();
   });
@@ -51,39 +51,13 @@ arrow::Result<Reader> OpenReader(const std::shared_ptr<arrow::io::RandomAccessFi
 
 // What the first bytes tell a person about a file that is not whole Parquet.
 absl::Status NotParquet(const std::string& path, const arrow::Status& status) {
-  std::string head(16, '\0');
-  std::ifstream in(path, std::ios::binary);
-  in.read(head.data(), static_cast<std::streamsize>(head.size()));
-  head.resize(static_cast<size_t>(in.gcount()));
-  std::string what;
-  if (head.empty()) {
-    what = "the file is empty, without even a Parquet footer";
-  } else if (!absl::StartsWith(head, "PAR1")) {
-    what = absl::StrCat("not a Parquet file (it starts with \"", absl::CEscape(head), "\")");
-  } else {
-    what = absl::StrCat("the Parquet file is cut short or damaged (", status.message(), ")");
+  const std::string head = HeadOf(path);
+  if (head.empty()) return NotWhole(path, "the file is empty, without even a Parquet footer");
+  if (!absl::StartsWith(head, "PAR1")) {
+    return NotWhole(path, absl::StrCat("not a Parquet file (it starts with \"", head, "\")"));
   }
-  return absl::FailedPreconditionError(
-      absl::StrCat(path, ": ", what, "; write the file again or take it out of the data"));
-}
-
-std::string FamilyOf(const arrow::DataType& type) {
-  switch (type.id()) {
-    case arrow::Type::DICTIONARY:
-      return FamilyOf(*static_cast<const arrow::DictionaryType&>(type).value_type());
-    case arrow::Type::LARGE_STRING:
-    case arrow::Type::STRING_VIEW:
-      return "string";
-    case arrow::Type::LARGE_BINARY:
-    case arrow::Type::BINARY_VIEW:
-      return "binary";
-    case arrow::Type::LIST:
-    case arrow::Type::LARGE_LIST:
-      return absl::StrCat("list of ",
-                          FamilyOf(*static_cast<const arrow::BaseListType&>(type).value_type()));
-    default:
-      return type.ToString();
-  }
+  return NotWhole(
+      path, absl::StrCat("the Parquet file is cut short or damaged (", status.message(), ")"));
 }
 
 void Leaves(const parquet::arrow::SchemaField& field, std::vector<int>* leaves) {
@@ -91,48 +65,62 @@ void Leaves(const parquet::arrow::SchemaField& field, std::vector<int>* leaves) 
   for (const auto& child : field.children) Leaves(child, leaves);
 }
 
-class ParquetFileImpl : public ParquetFile {
+// Decodes a row group a window at a time and keeps the rows of `range`.
+TableResult ReadRange(parquet::arrow::FileReader& reader, const PartRange& range,
+                      const std::vector<int>& leaves) {
+  ARROW_ASSIGN_OR_RAISE(auto stream, reader.GetRecordBatchReader({range.part}, leaves));
+  arrow::RecordBatchVector kept;
+  const int64_t end = range.begin + range.rows;
+  for (int64_t at = 0; at < end;) {
+    std::shared_ptr<arrow::RecordBatch> batch;
+    ARROW_RETURN_NOT_OK(stream->ReadNext(&batch));
+    if (batch == nullptr) break;
+    const int64_t from = std::max<int64_t>(0, range.begin - at);
+    const int64_t to = std::min(batch->num_rows(), end - at);
+    at += batch->num_rows();
+    if (from < to) kept.push_back(batch->Slice(from, to - from));
+  }
+  return arrow::Table::FromRecordBatches(stream->schema(), kept);
+}
+
+class ParquetFile : public SampleFile {
  public:
-  explicit ParquetFileImpl(const std::string& path) : path_(path) {}
+  explicit ParquetFile(const std::string& path) : path_(path) {}
 
   absl::Status Init() {
-    auto opened = arrow::io::ReadableFile::Open(path_);
-    if (!opened.ok()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(path_, ": cannot be opened (", opened.status().message(), ")"));
-    }
-    auto reader = OpenReader(*opened, nullptr);
+    ASSIGN_OR_RETURN(std::shared_ptr<arrow::io::RandomAccessFile> opened, OpenInput(path_));
+    auto reader = OpenReader(opened, nullptr, false);
     if (!reader.ok()) return NotParquet(path_, reader.status());
-    bytes_ = (*opened)->GetSize().ValueOr(-1);
+    bytes_ = opened->GetSize().ValueOr(-1);
     footer_ = (*reader)->parquet_reader()->metadata();
-    auto rows = Guarded<std::vector<int64_t>>([this] { return CountRows(); });
+    using Counts = arrow::Result<std::vector<int64_t>>;
+    auto rows = GuardedCall<Counts, arrow::Status>([this] { return CountRows(); });
     if (!rows.ok()) return NotParquet(path_, rows.status());
-    row_group_rows_ = *std::move(rows);
-    return TakeFields(**reader);
+    part_rows_ = *std::move(rows);
+    arrow::FieldVector fields;
+    for (const auto& field : (*reader)->manifest().schema_fields) fields.push_back(field.field);
+    ASSIGN_OR_RETURN(fields_, FieldsOf(path_, arrow::Schema(fields)));
+    return absl::OkStatus();
   }
 
   const std::string& path() const override { return path_; }
   const std::vector<Field>& fields() const override { return fields_; }
-  const std::vector<int64_t>& row_group_rows() const override { return row_group_rows_; }
+  const std::vector<int64_t>& part_rows() const override { return part_rows_; }
+  absl::string_view part_name() const override { return "row group"; }
   // A parsed footer takes several times its bytes in the file.
-  int64_t footer_bytes() const override { return footer_ ? 4 * int64_t{footer_->size()} : 0; }
-  void DropFooter() override { footer_ = nullptr; }
+  int64_t index_bytes() const override { return footer_ ? 4 * int64_t{footer_->size()} : 0; }
+  void DropIndex() override { footer_ = nullptr; }
 
-  absl::StatusOr<std::vector<Column>> Read(int row_group,
+  absl::StatusOr<std::vector<Column>> Read(const PartRange& range,
                                            const std::vector<std::string>& columns) const override {
-    const std::string where = absl::StrCat(path_, ": row group ", row_group);
-    auto opened = arrow::io::ReadableFile::Open(path_);
-    if (!opened.ok() || (*opened)->GetSize().ValueOr(-1) != bytes_) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          where,
-          ": the file was changed or removed during the run; start again with the new data"));
-    }
-    auto reader = OpenReader(*opened, footer_);
+    const std::string where = absl::StrCat(path_, ": row group ", range.part);
+    ASSIGN_OR_RETURN(auto opened, Reopen(path_, bytes_, where));
+    auto reader = OpenReader(opened, footer_, range.rows < part_rows_[range.part]);
     if (!reader.ok()) return NotParquet(path_, reader.status());
     std::vector<Column> out(columns.size());
     for (size_t i = 0; i < columns.size(); ++i) {
       out[i].name = columns[i];
-      RETURN_IF_ERROR(Annotate(ReadColumn(**reader, row_group, &out[i]),
+      RETURN_IF_ERROR(Annotate(ReadColumn(**reader, range, &out[i]),
                                absl::StrCat(where, ": column ", columns[i])));
     }
     return out;
@@ -166,21 +154,8 @@ class ParquetFileImpl : public ParquetFile {
     return arrow::Status::Invalid(footer_->num_rows(), " rows, but ", sum, " in its row groups");
   }
 
-  absl::Status TakeFields(parquet::arrow::FileReader& reader) {
-    for (const parquet::arrow::SchemaField& field : reader.manifest().schema_fields) {
-      const arrow::DataType& type = *field.field->type();
-      for (const Field& other : fields_) {
-        if (other.name != field.field->name()) continue;
-        return absl::FailedPreconditionError(
-            absl::StrCat(path_, ": column ", other.name, " stands twice in the file; rename one"));
-      }
-      fields_.push_back(
-          {field.field->name(), type.ToString(), FamilyOf(type), type.id() == arrow::Type::NA});
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status ReadColumn(parquet::arrow::FileReader& reader, int row_group, Column* column) const {
+  absl::Status ReadColumn(parquet::arrow::FileReader& reader, const PartRange& range,
+                          Column* column) const {
     const parquet::arrow::SchemaField* found = nullptr;
     for (const auto& field : reader.manifest().schema_fields) {
       if (field.field->name() == column->name) found = &field;
@@ -188,40 +163,26 @@ class ParquetFileImpl : public ParquetFile {
     if (found == nullptr) return absl::FailedPreconditionError("no such column in the file");
     std::vector<int> leaves;
     Leaves(*found, &leaves);
-    auto table = Guarded<std::shared_ptr<arrow::Table>>(
-        [&] { return reader.ReadRowGroup(row_group, leaves); });
-    if (!table.ok()) return Damaged(table.status().message());
-    if ((*table)->num_columns() != 1) return Damaged("its parts do not form one column");
-    absl::Status status = FromArrow((*table)->column(0), column);
-    if (absl::IsInvalidArgument(status)) return Unsupported(*found->field->type());
-    if (!status.ok()) return Damaged(status.message());
-    if (column->rows == row_group_rows_[row_group]) return status;
-    return Damaged(absl::StrCat(column->rows, " values in place of ", row_group_rows_[row_group]));
-  }
-
-  static absl::Status Damaged(absl::string_view why) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("cannot be read (", why,
-                     "); the file is damaged: write it again or take it out of the data"));
-  }
-  static absl::Status Unsupported(const arrow::DataType& type) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "its type ", type.ToString(),
-        " is not supported; use integers, floating-point numbers, strings, dates, timestamps or "
-        "lists of these"));
+    TableResult table = GuardedCall<TableResult, arrow::Status>([&]() -> TableResult {
+      return range.rows == part_rows_[range.part] ? reader.ReadRowGroup(range.part, leaves)
+                                                  : ReadRange(reader, range, leaves);
+    });
+    if (!table.ok()) return DamagedFile(table.status().message());
+    if ((*table)->num_columns() != 1) return DamagedFile("its parts do not form one column");
+    return ToColumn((*table)->column(0), range.rows, column);
   }
 
   const std::string path_;
   std::vector<Field> fields_;
-  std::vector<int64_t> row_group_rows_;
+  std::vector<int64_t> part_rows_;
   int64_t bytes_ = 0;
   std::shared_ptr<parquet::FileMetaData> footer_;  // Null once dropped.
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ParquetFile>> ParquetFile::Open(const std::string& path) {
-  auto file = std::make_unique<ParquetFileImpl>(path);
+absl::StatusOr<std::unique_ptr<SampleFile>> OpenParquetFile(const std::string& path) {
+  auto file = std::make_unique<ParquetFile>(path);
   RETURN_IF_ERROR(file->Init());
   return file;
 }

@@ -12,18 +12,19 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "base/thread_pool.h"
+#include "sample_io/data_path.h"
 #include "sample_io/file_list.h"
-#include "sample_io/parquet_file.h"
+#include "sample_io/sample_file.h"
 
 namespace starling {
 namespace {
 
 constexpr int kOpenThreads = 8;
-constexpr int64_t kFooterBytesMax = 256 << 20;  // Footers beyond are parsed anew by each Read.
+constexpr int64_t kIndexBytesMax = 256 << 20;  // Footers beyond are parsed anew by each Read.
 constexpr absl::string_view kHiveNull = "__HIVE_DEFAULT_PARTITION__";
 
 struct File {
-  std::unique_ptr<ParquetFile> parquet;
+  std::unique_ptr<SampleFile> data;
   std::map<std::string, std::string> keys;  // Of the path.
 };
 
@@ -51,7 +52,7 @@ Column KeyColumn(const std::string& name, const std::string& value, bool is_int,
   return column;
 }
 
-class ParquetSource : public SampleSource {
+class FileSource : public SampleSource {
  public:
   absl::Status Init(const std::vector<std::string>& patterns) {
     ASSIGN_OR_RETURN(std::vector<std::string> paths, ListFiles(patterns));
@@ -80,7 +81,7 @@ class ParquetSource : public SampleSource {
       RETURN_IF_ERROR(Annotate(CheckKnown(name), of.file));
       stored.push_back(name);
     }
-    ASSIGN_OR_RETURN(std::vector<Column> read, file.parquet->Read(of.row_group, stored));
+    ASSIGN_OR_RETURN(std::vector<Column> read, file.data->Read({of.row_group, 0, of.rows}, stored));
     ColumnBatch batch;
     batch.rows = of.rows;
     auto next = read.begin();
@@ -99,16 +100,16 @@ class ParquetSource : public SampleSource {
     std::vector<absl::Status> statuses(paths.size());
     ThreadPool pool(std::min<int>(kOpenThreads, static_cast<int>(paths.size())));
     pool.ParallelFor(static_cast<int>(paths.size()), [&](int i) {
-      auto opened = ParquetFile::Open(paths[i]);
+      auto opened = SampleFile::Open(paths[i]);
       statuses[i] = opened.status();
-      if (opened.ok()) files_[i].parquet = *std::move(opened);
+      if (opened.ok()) files_[i].data = *std::move(opened);
       for (auto& [key, value] : HiveKeys(paths[i])) files_[i].keys[key] = value;
     });
-    int64_t footer_bytes = 0;
+    int64_t index_bytes = 0;
     for (size_t i = 0; i < paths.size(); ++i) {
       RETURN_IF_ERROR(statuses[i]);
-      footer_bytes += files_[i].parquet->footer_bytes();
-      if (footer_bytes > kFooterBytesMax) files_[i].parquet->DropFooter();
+      index_bytes += files_[i].data->index_bytes();
+      if (index_bytes > kIndexBytesMax) files_[i].data->DropIndex();
     }
     return absl::OkStatus();
   }
@@ -116,23 +117,23 @@ class ParquetSource : public SampleSource {
   // Every file must hold the first one's columns, by name, in any order. A file
   // whose values of a column are all null may not know the column's type.
   absl::Status MergeSchemas() {
-    const ParquetFile& first = *files_[0].parquet;
-    std::map<std::string, const ParquetFile*> typed_by;
-    std::map<std::string, ParquetFile::Field> merged;
+    const SampleFile& first = *files_[0].data;
+    std::map<std::string, const SampleFile*> typed_by;
+    std::map<std::string, SampleFile::Field> merged;
     for (const auto& field : first.fields()) merged[field.name] = field;
     for (const auto& field : first.fields()) typed_by[field.name] = &first;
     for (const File& file : files_) {
-      const ParquetFile& parquet = *file.parquet;
-      RETURN_IF_ERROR(CheckNames(first, parquet));
-      for (const auto& field : parquet.fields()) {
-        ParquetFile::Field& known = merged[field.name];
+      const SampleFile& data = *file.data;
+      RETURN_IF_ERROR(CheckNames(first, data));
+      for (const auto& field : data.fields()) {
+        SampleFile::Field& known = merged[field.name];
         if (known.null && !field.null) {
           known = field;
-          typed_by[field.name] = &parquet;
+          typed_by[field.name] = &data;
         }
         if (field.null || field.family == known.family) continue;
         return absl::FailedPreconditionError(
-            absl::StrCat(parquet.path(), ": column ", field.name, " is ", field.type, ", but ",
+            absl::StrCat(data.path(), ": column ", field.name, " is ", field.type, ", but ",
                          known.type, " in ", typed_by[field.name]->path(),
                          "; write the files with one schema, or train on those that share one"));
       }
@@ -143,8 +144,8 @@ class ParquetSource : public SampleSource {
     return absl::OkStatus();
   }
 
-  static absl::Status CheckNames(const ParquetFile& first, const ParquetFile& file) {
-    auto missing = [](const ParquetFile& from, const ParquetFile& in) -> absl::Status {
+  static absl::Status CheckNames(const SampleFile& first, const SampleFile& file) {
+    auto missing = [](const SampleFile& from, const SampleFile& in) -> absl::Status {
       for (const auto& field : from.fields()) {
         bool found = std::any_of(in.fields().begin(), in.fields().end(),
                                  [&](const auto& other) { return other.name == field.name; });
@@ -171,8 +172,8 @@ class ParquetSource : public SampleSource {
         auto found = file.keys.find(key);
         if (found == file.keys.end()) {
           return absl::FailedPreconditionError(
-              absl::StrCat(file.parquet->path(), ": its path has no ", key, "=…, but that of ",
-                           files_[0].parquet->path(), " has; name directories partitioned alike"));
+              absl::StrCat(file.data->path(), ": its path has no ", key, "=…, but that of ",
+                           files_[0].data->path(), " has; name directories partitioned alike"));
         }
         is_int = is_int && (found->second == kHiveNull || AllDigits(found->second));
       }
@@ -184,12 +185,12 @@ class ParquetSource : public SampleSource {
 
   void ListSplits() {
     for (size_t f = 0; f < files_.size(); ++f) {
-      const ParquetFile& parquet = *files_[f].parquet;
-      std::string name = std::filesystem::path(parquet.path()).filename().string();
-      for (size_t g = 0; g < parquet.row_group_rows().size(); ++g) {
-        int64_t rows = parquet.row_group_rows()[g];
+      const SampleFile& data = *files_[f].data;
+      std::string name = std::filesystem::path(PathPart(data.path())).filename().string();
+      for (size_t g = 0; g < data.part_rows().size(); ++g) {
+        int64_t rows = data.part_rows()[g];
         if (rows == 0) continue;
-        splits_.push_back({parquet.path(), static_cast<int>(g), rows});
+        splits_.push_back({data.path(), static_cast<int>(g), rows, data.part_name()});
         file_of_split_.push_back(f);
         rows_ += rows;
         fingerprint_ = HashBytes(absl::StrCat(name, "\n", g, "\n", rows), fingerprint_);
@@ -219,9 +220,11 @@ class ParquetSource : public SampleSource {
 
 }  // namespace
 
+std::string Split::Place() const { return absl::StrCat(file, ": ", part_name, " ", row_group); }
+
 absl::StatusOr<std::unique_ptr<SampleSource>> SampleSource::Open(
     const std::vector<std::string>& patterns) {
-  auto source = std::make_unique<ParquetSource>();
+  auto source = std::make_unique<FileSource>();
   RETURN_IF_ERROR(source->Init(patterns));
   return source;
 }

@@ -1,7 +1,8 @@
-// SampleSource: a set of Parquet files as a fixed list of splits, and each
+// SampleSource: a set of files as a fixed list of splits, and each
 // split as columns.
 //
-// A split is one row group of one file; its ordinal in the list depends on the
+// A split is one part of one file (a row group of Parquet, a record batch of
+// Arrow IPC, a block of lines of CSV; see sample_file.h); its ordinal in the list depends on the
 // sorted file list alone. Batches are cut inside a split, so their contents
 // and names do not depend on who reads them, or when.
 //
@@ -15,14 +16,19 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "sample_io/columns.h"
 
 namespace starling {
 
 struct Split {
   std::string file;
-  int row_group = 0;
+  int row_group = 0;  // Or record batch, or block.
   int64_t rows = 0;
+  absl::string_view part_name = "row group";  // What `row_group` counts.
+
+  // "logs/a.parquet: row group 3", to start a message.
+  std::string Place() const;
 };
 
 struct ColumnSchema {
@@ -32,10 +38,9 @@ struct ColumnSchema {
 
 class SampleSource {
  public:
-  // `patterns` are files, directories (searched for *.parquet, Hive partitions
-  // included) and globs. FailedPrecondition (exit 3), naming file or pattern,
-  // if there is no file, no row, or a file that is not whole Parquet, or if
-  // the files' schemas differ.
+  // `patterns` as ListFiles takes them (file_list.h). FailedPrecondition (exit
+  // 3), naming file or pattern, if there is no file, no row, or a file that is
+  // not whole, or if the files' schemas differ.
   static absl::StatusOr<std::unique_ptr<SampleSource>> Open(
       const std::vector<std::string>& patterns);
   virtual ~SampleSource() = default;

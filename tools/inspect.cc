@@ -225,7 +225,8 @@ absl::StatusOr<Json> DescribeSets(const std::string& path, const std::vector<std
 }
 
 absl::StatusOr<Json> DescribePath(const std::string& path, absl::Status* damage) {
-  const bool glob = path.find_first_of("*?[") != std::string::npos;
+  const bool glob = path.find_first_of("*?[{") != std::string::npos || path[0] == '@' ||
+                    absl::StrContains(path, "://");
   if (!glob && !PathExists(path)) {
     return absl::NotFoundError(absl::StrCat(path, ": no such file or directory"));
   }

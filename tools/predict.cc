@@ -132,8 +132,8 @@ absl::Status ScoreAll(const SampleSource& source, const Predictor& predictor,
     const Split& split = source.splits()[done];
     if (totals->bad == 0 && !scored.bad.empty()) {
       const BadRow& first = scored.bad.front();
-      totals->first_bad = absl::StrCat(split.file, ": row group ", split.row_group, ": row ",
-                                       first.row, ": column ", first.column, ": ", first.reason);
+      totals->first_bad = absl::StrCat(split.Place(), ": row ", first.row, ": column ",
+                                       first.column, ": ", first.reason);
     }
     totals->rows += static_cast<int64_t>(scored.scores.size());
     totals->bad += static_cast<int64_t>(

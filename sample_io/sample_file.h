@@ -1,0 +1,65 @@
+// SampleFile: one file of samples, whatever its format, as a list of parts
+// that can each be read alone. No exception and no Arrow type leaves it.
+//
+// Thread safety: a const object once opened; each Read opens the file anew.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "sample_io/columns.h"
+
+namespace starling {
+
+// Rows [begin, begin + rows) of one part.
+struct PartRange {
+  int part = 0;
+  int64_t begin = 0;
+  int64_t rows = 0;
+};
+
+class SampleFile {
+ public:
+  struct Field {
+    std::string name;
+    std::string type;    // As Arrow prints it.
+    std::string family;  // Types that read alike: plain, large and dictionary are one.
+    bool null = false;   // Of Arrow's type `null`: every value is null.
+  };
+
+  // The format follows from the name: .arrow, .feather and .arrows are Arrow
+  // IPC, .csv and .tsv (also with .gz) text, all else Parquet. Reads and checks
+  // what describes the file. FailedPrecondition, naming it, if it cannot be
+  // read or is not whole.
+  static absl::StatusOr<std::unique_ptr<SampleFile>> Open(const std::string& path);
+  virtual ~SampleFile() = default;
+
+  virtual const std::string& path() const = 0;
+  virtual const std::vector<Field>& fields() const = 0;
+  // A part is what the format can find without reading what comes before it.
+  virtual const std::vector<int64_t>& part_rows() const = 0;
+  virtual absl::string_view part_name() const = 0;  // "row group"
+  // Bytes of what is kept in memory for Read, near enough, until dropped.
+  virtual int64_t index_bytes() const { return 0; }
+  virtual void DropIndex() {}
+
+  // Columns of a range, in the order asked; each must be one of fields().
+  // FailedPrecondition, naming file, part and column.
+  virtual absl::StatusOr<std::vector<Column>> Read(
+      const PartRange& range, const std::vector<std::string>& columns) const = 0;
+};
+
+// What a directory is searched for: ".parquet", ".csv.gz" …
+bool HasSampleExtension(absl::string_view path);
+
+// The formats. Each reads `path` as what it is named for.
+absl::StatusOr<std::unique_ptr<SampleFile>> OpenParquetFile(const std::string& path);
+absl::StatusOr<std::unique_ptr<SampleFile>> OpenIpcFile(const std::string& path);
+absl::StatusOr<std::unique_ptr<SampleFile>> OpenCsvFile(const std::string& path);
+
+}  // namespace starling
