@@ -6,6 +6,7 @@
 #include <arrow/type_traits.h>
 #include <arrow/util/decimal.h>
 
+#include <algorithm>
 #include <limits>
 #include <string_view>
 #include <utility>
@@ -141,6 +142,64 @@ absl::Status AppendLists(const arrow::Array& array, Column* column) {
   return absl::OkStatus();
 }
 
+// Adds entry i of `from`, which is not null, as one more entry. A list's offsets
+// begin with 0 already.
+void AppendEntry(const Column& from, int64_t i, Column* column) {
+  ++column->rows;
+  if (!from.is_list) return AppendElement(from, i, column);
+  const ValueRange range = ValuesOf(from, i);
+  for (int64_t j = range.begin; j < range.end; ++j) {
+    AppendElement(from, j, column);
+    if (from.items != nullptr) AppendEntry(*from.items, j, column->items.get());
+  }
+  column->list_offsets.push_back(static_cast<int32_t>(ValueCount(*column)));
+}
+
+// An empty column of the same type, for AppendEntry.
+std::shared_ptr<Column> EmptyLike(const Column& from) {
+  auto column = std::make_shared<Column>();
+  column->type = from.type;
+  column->is_list = from.is_list;
+  if (from.is_list) column->list_offsets.push_back(0);
+  if (from.items != nullptr) column->items = EmptyLike(*from.items);
+  return column;
+}
+
+absl::Status AppendMaps(const arrow::Array& array, Column* column) {
+  const auto& maps = static_cast<const arrow::MapArray&>(array);
+  Column keys, items;
+  RETURN_IF_ERROR(Append(*maps.keys(), &keys));
+  RETURN_IF_ERROR(Append(*maps.items(), &items));
+  if (keys.is_list || keys.type == ColumnType::kDouble) {
+    return absl::InvalidArgumentError("a map whose keys are neither integers nor strings");
+  }
+  if (items.is_list && items.items == nullptr) return absl::InvalidArgumentError("a map of lists");
+  if (items.items != nullptr && items.items->items != nullptr) {
+    return absl::InvalidArgumentError("a map of maps of maps");
+  }
+  column->type = keys.type;
+  column->is_list = true;
+  if (column->list_offsets.empty()) column->list_offsets.push_back(0);
+  if (column->items == nullptr) column->items = EmptyLike(items);
+  Column* kept = column->items.get();
+  for (int64_t i = 0; i < maps.length(); ++i) {
+    int64_t begin = maps.value_offset(i), end = maps.value_offset(i + 1);
+    if (begin < 0 || begin > end || end > keys.rows || end > items.rows)
+      return Damaged("map offsets");
+    if (maps.IsNull(i)) end = begin;
+    for (int64_t j = begin; j < end; ++j) {
+      if (keys.IsNull(j) || items.IsNull(j)) continue;
+      AppendElement(keys, j, column);
+      AppendEntry(items, j, kept);
+    }
+    if (std::max(ValueCount(*column), ValueCount(*kept)) > std::numeric_limits<int32_t>::max()) {
+      return absl::InvalidArgumentError("more than 2^31 map entries in one row group");
+    }
+    column->list_offsets.push_back(static_cast<int32_t>(ValueCount(*column)));
+  }
+  return absl::OkStatus();
+}
+
 // Dictionary-encoded values are written out. A null may stand in the indices
 // or in the dictionary.
 absl::Status AppendDictionary(const arrow::Array& array, Column* column) {
@@ -239,6 +298,10 @@ absl::Status AppendValues(const arrow::Array& array, Column* column) {
       return AppendLists<arrow::ListArray>(array, column);
     case arrow::Type::LARGE_LIST:
       return AppendLists<arrow::LargeListArray>(array, column);
+    case arrow::Type::FIXED_SIZE_LIST:
+      return AppendLists<arrow::FixedSizeListArray>(array, column);
+    case arrow::Type::MAP:
+      return AppendMaps(array, column);
     default:
       return absl::InvalidArgumentError(
           absl::StrCat("type ", array.type()->ToString(), " is not supported"));

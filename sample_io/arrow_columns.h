@@ -15,7 +15,7 @@ namespace starling {
 
 // Fills all of `column` but its name. Strings point into `values`, which
 // `column` then keeps alive. InvalidArgument for a type that has no place in a
-// Column (structs, maps, lists of lists …); DataLoss if the array is damaged.
+// Column (structs, lists of lists, maps of lists …); DataLoss if the array is damaged.
 absl::Status FromArrow(const std::shared_ptr<arrow::ChunkedArray>& values, Column* column);
 
 }  // namespace starling

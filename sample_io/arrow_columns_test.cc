@@ -110,6 +110,41 @@ TEST_P(StorageTest, ListsDropNullElements) {
   }
 }
 
+TEST_P(StorageTest, ListsOfFixedSizeAreLists) {
+  Column column = Read(arrow::fixed_size_list(arrow::float32(), 2), "[[0.5, 1], null, [2, 3]]");
+  EXPECT_TRUE(column.is_list);
+  EXPECT_EQ(column.type, ColumnType::kDouble);
+  EXPECT_THAT(column.valid, ElementsAre(1, 0, 1));
+  EXPECT_THAT(column.list_offsets, ElementsAre(0, 2, 2, 4));
+  EXPECT_THAT(column.doubles, ElementsAre(0.5, 1, 2, 3));
+}
+
+TEST_P(StorageTest, MapsKeepKeysWithValues) {
+  Column column = Read(arrow::map(arrow::utf8(), arrow::float64()),
+                       R"([[["a", 0.5], ["b", null]], null, [], [["c", 2], ["d", 3]]])");
+  EXPECT_TRUE(column.is_list);
+  EXPECT_THAT(column.valid, ElementsAre(1, 0, 1, 1));
+  EXPECT_THAT(column.list_offsets, ElementsAre(0, 1, 1, 1, 3));
+  EXPECT_THAT(column.strings, ElementsAre("a", "c", "d"));
+  ASSERT_NE(column.items, nullptr);
+  EXPECT_EQ(column.items->rows, 3);
+  EXPECT_THAT(column.items->doubles, ElementsAre(0.5, 2, 3));
+  EXPECT_EQ(ColumnTypeName(column), "map of strings to floating-point numbers");
+  EXPECT_EQ(ValueText(column, 3), "{c: 2, d: 3}");
+}
+
+TEST_P(StorageTest, MapsMayHoldMaps) {
+  Column column = Read(arrow::map(arrow::int64(), arrow::map(arrow::utf8(), arrow::int64())),
+                       R"([[[1, [["x", 10], ["y", 11]]], [2, []]], [[3, [["z", 12]]]]])");
+  EXPECT_THAT(column.ints, ElementsAre(1, 2, 3));
+  EXPECT_THAT(column.list_offsets, ElementsAre(0, 2, 3));
+  ASSERT_NE(column.items, nullptr);
+  EXPECT_THAT(column.items->list_offsets, ElementsAre(0, 2, 2, 3));
+  EXPECT_THAT(column.items->strings, ElementsAre("x", "y", "z"));
+  ASSERT_NE(column.items->items, nullptr);
+  EXPECT_THAT(column.items->items->ints, ElementsAre(10, 11, 12));
+}
+
 TEST_P(StorageTest, AllNullColumnOfAnyTypeIsNullEverywhere) {
   for (const auto& type : {arrow::null(), arrow::int64(), arrow::utf8(), arrow::float64(),
                            arrow::list(arrow::int64())}) {

@@ -47,6 +47,10 @@ void PickRows(const std::vector<int64_t>& rows, Column* column) {
   Pick(values, &column->doubles);
   Pick(values, &column->strings);
   column->rows = static_cast<int64_t>(rows.size());
+  if (column->items == nullptr) return;
+  auto items = std::make_shared<Column>(*column->items);
+  PickRows(elements, items.get());
+  column->items = std::move(items);
 }
 
 namespace {
@@ -92,7 +96,8 @@ std::string ColumnTypeName(const Column& column) {
   std::string name = column.type == ColumnType::kInt64    ? "integer"
                      : column.type == ColumnType::kDouble ? "floating-point number"
                                                           : "string";
-  return column.is_list ? "list of " + name + "s" : name;
+  if (column.items == nullptr) return column.is_list ? "list of " + name + "s" : name;
+  return "map of " + name + "s to " + ColumnTypeName(*column.items) + "s";
 }
 
 std::string ValueText(const Column& column, int64_t row) {
@@ -108,11 +113,13 @@ std::string ValueText(const Column& column, int64_t row) {
     return "";
   };
   if (!column.is_list) return element(row);
-  std::string text = "[";
+  const bool map = column.items != nullptr;
+  std::string text = map ? "{" : "[";
   for (int64_t i = column.list_offsets[row]; i < column.list_offsets[row + 1]; ++i) {
     absl::StrAppend(&text, text.size() > 1 ? ", " : "", element(i));
+    if (map) absl::StrAppend(&text, ": ", ValueText(*column.items, i));
   }
-  return text + "]";
+  return text + (map ? "}" : "]");
 }
 
 }  // namespace starling

@@ -33,6 +33,10 @@ struct Column {
   std::vector<int64_t> ints;
   std::vector<double> doubles;
   std::vector<absl::string_view> strings;
+  // A map: `is_list`, the values above are its keys, and entry j of `items`
+  // belongs to key j. The items of a map of maps are maps themselves. A key
+  // without a value is dropped when the column is made.
+  std::shared_ptr<Column> items;
   std::shared_ptr<const void> owner;  // Keeps the bytes behind `strings` alive.
   // Its rows are the batch's requests: one value for all rows of a request.
   bool by_request = false;
@@ -42,6 +46,18 @@ struct Column {
 
   bool IsNull(int64_t row) const { return !valid.empty() && !valid[row]; }
 };
+
+// Places of values (or keys) in a column.
+struct ValueRange {
+  int64_t begin, end;
+  int64_t size() const { return end - begin; }
+};
+// What the row holds: nothing if it is null, one value, or the elements of its list.
+inline ValueRange ValuesOf(const Column& column, int64_t row) {
+  if (column.IsNull(row)) return {0, 0};
+  if (!column.is_list) return {row, row + 1};
+  return {column.list_offsets[row], column.list_offsets[row + 1]};
+}
 
 // Rows that share a user may stand as one request (see requests.h). Then row i
 // belongs to request request_of_row[i], ascending, and a column has either
@@ -73,9 +89,9 @@ void Reorder(const std::vector<int64_t>& order, ColumnBatch* batch);
 // REQUIRES: the batch is not flat.
 std::vector<int64_t> RequestStarts(const ColumnBatch& batch);
 
-// For messages: "integer", "list of strings".
+// For messages: "integer", "list of strings", "map of strings to integers".
 std::string ColumnTypeName(const Column& column);
-// The value as a person would write it: "7", "[a, b]". REQUIRES: row is not null.
+// The value as a person would write it: "7", "[a, b]", "{a: 7}". REQUIRES: row is not null.
 std::string ValueText(const Column& column, int64_t row);
 
 }  // namespace starling

@@ -50,6 +50,29 @@ TEST(ColumnsTest, ReorderMovesValuesNullsAndLists) {
   EXPECT_THAT(batch.columns[2].doubles, ElementsAre(2.5, 0.5, 1.5));
 }
 
+TEST(ColumnsTest, ReorderMovesMapsAndTheMapsInThem) {
+  ColumnBatch batch;
+  batch.rows = 2;
+  Column& outer = batch.columns.emplace_back();
+  outer.rows = 2;
+  outer.is_list = true;
+  outer.list_offsets = {0, 1, 3};
+  outer.ints = {1, 2, 3};
+  outer.items = std::make_shared<Column>();
+  Column& inner = *outer.items;
+  inner.rows = 3;
+  inner.is_list = true;
+  inner.list_offsets = {0, 2, 2, 3};
+  inner.ints = {10, 11, 12};
+  inner.items = std::make_shared<Column>();
+  inner.items->rows = 3;
+  inner.items->ints = {100, 110, 120};
+  EXPECT_EQ(ValueText(outer, 1), "{2: {}, 3: {12: 120}}");
+  Reorder({1, 0}, &batch);
+  EXPECT_EQ(ValueText(outer, 0), "{2: {}, 3: {12: 120}}");
+  EXPECT_EQ(ValueText(outer, 1), "{1: {10: 100, 11: 110}}");
+}
+
 TEST(ColumnsTest, TextsAreAsAPersonWouldWriteThem) {
   ColumnBatch batch = ThreeRows();
   EXPECT_EQ(ValueText(batch.columns[0], 0), "10");

@@ -2,21 +2,19 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <limits>
 #include <utility>
 
 #include "base/hash.h"
 #include "base/status.h"
+#include "sample_io/derive.h"
+#include "sample_io/raw_scale.h"
+#include "sample_io/requests.h"
 #include "sample_io/unique_ids.h"
 
 namespace starling {
 namespace {
-
-absl::Status WrongType(const Column& column, absl::string_view role, absl::string_view due) {
-  return absl::FailedPreconditionError(absl::StrCat("column ", column.name, ": ", role, " must be ",
-                                                    due, ", but the column holds ",
-                                                    ColumnTypeName(column), " values"));
-}
 
 absl::StatusOr<const Column*> Find(const ColumnBatch& columns, const std::string& name,
                                    absl::string_view role) {
@@ -32,16 +30,6 @@ absl::StatusOr<const Column*> FindNumber(const ColumnBatch& columns, const std::
   return WrongType(*column, role, "a number");
 }
 
-double NumberAt(const Column& column, int64_t row) {
-  return column.type == ColumnType::kInt64 ? static_cast<double>(column.ints[row])
-                                           : column.doubles[row];
-}
-
-float Normalise(double x, RawFeature::Norm norm) {
-  if (norm == RawFeature::LOG1P) x = std::copysign(std::log1p(std::fabs(x)), x);
-  return static_cast<float>(x);
-}
-
 float PoolingShare(IdFeature::Pooling pooling, size_t n) {
   switch (pooling) {
     case IdFeature::MEAN:
@@ -53,11 +41,18 @@ float PoolingShare(IdFeature::Pooling pooling, size_t n) {
   }
 }
 
+// A feature's column: of the data, or derived for this batch.
+struct Input {
+  const Column* column = nullptr;
+  std::span<const float> weights;  // One a value; empty: all 1.
+  bool derived = false;
+};
+
 // The columns of one Compile, looked up and of the right types.
 struct Inputs {
   const ColumnBatch* batch = nullptr;
-  std::vector<const Column*> ids;
-  std::vector<const Column*> raws;
+  std::vector<Input> ids;
+  std::vector<Input> raws;
   const Column* label = nullptr;  // These three are null if not asked for.
   const Column* event_time = nullptr;
   const Column* group = nullptr;
@@ -66,11 +61,30 @@ struct Inputs {
 // What a thread reuses from batch to batch.
 struct Scratch {
   UniqueIds unique;
-  std::vector<int64_t> kept;           // Rows of the ColumnBatch that are good.
-  std::vector<int64_t> requests;       // And the requests they belong to; empty in the flat form.
-  std::vector<uint32_t> request_rows;  // By the latter: good rows,
-  std::vector<int64_t> request_times;  // and the latest event time.
-  std::vector<uint64_t> ids;           // Of one slot, in its order.
+  std::vector<int64_t> kept;    // Rows of the ColumnBatch that are good …
+  std::vector<int64_t> places;  // … and their places among all rows asked for.
+  KeptRequests requests;
+  std::vector<int64_t> asked_requests;  // By row asked for.
+  std::vector<uint64_t> ids;            // Of one slot, in its order.
+  std::deque<Derived> derived;          // Their addresses stay.
+  RowFaults faults;
+
+  // The entries of an input's column that the kept rows have.
+  std::span<const int64_t> EntriesOf(const Input& input) const {
+    if (input.derived) return places;
+    return input.column->by_request ? requests.entries : kept;
+  }
+};
+
+// The steps of one feature, ready to run; none if its column is used as it stands.
+using Steps = std::vector<std::unique_ptr<Derivation>>;
+
+// How one raw feature becomes numbers.
+struct RawPlan {
+  RawScale scale;
+  float missing = 0;  // Scaled.
+  int width = 1;
+  bool is_list = false;
 };
 
 class Compiler : public FeatureCompiler {
@@ -86,14 +100,12 @@ class Compiler : public FeatureCompiler {
             "feature ", id.name(), ": table ", id.table(), " is not one of ", features_.tables()));
       }
       slots_of_table_[id.table()].push_back(i);
-      seeds_.push_back(VocabularySeed(id.vocabulary().empty() ? id.name() : id.vocabulary()));
+      uint64_t seed = VocabularySeed(id.vocabulary().empty() ? id.name() : id.vocabulary());
+      if (id.has_salt()) seed = HashBytes(id.salt(), seed);
+      seeds_.push_back(seed);
+      RETURN_IF_ERROR(AddSteps(id.name(), id.steps(), &id_steps_));
     }
-    for (const RawFeature& raw : features_.raws()) {
-      missing_.push_back(Normalise(raw.missing(), raw.norm()));
-      if (std::isfinite(missing_.back())) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("feature ", raw.name(), ": `missing` must be a finite number"));
-    }
+    for (const RawFeature& raw : features_.raws()) RETURN_IF_ERROR(AddRaw(raw));
     return absl::OkStatus();
   }
 
@@ -102,61 +114,138 @@ class Compiler : public FeatureCompiler {
 
   absl::Status Compile(const ColumnBatch& columns, std::span<const int64_t> rows, bool with_labels,
                        Batch* batch, std::vector<BadRow>* bad) const override {
-    ASSIGN_OR_RETURN(Inputs inputs, FindInputs(columns, with_labels));
     static thread_local Scratch scratch;
-    size_t n = rows.empty() ? columns.rows : rows.size();
+    ASSIGN_OR_RETURN(Inputs inputs, FindInputs(columns, rows, with_labels, &scratch));
+    const int64_t n = rows.empty() ? columns.rows : static_cast<int64_t>(rows.size());
     scratch.kept.clear();
-    batch->dense.resize(n * inputs.raws.size());
-    for (size_t i = 0; i < n; ++i) {
-      int64_t row = rows.empty() ? static_cast<int64_t>(i) : rows[i];
-      if (FillRow(inputs, row, batch->dense.data() + scratch.kept.size() * inputs.raws.size(),
-                  bad)) {
+    scratch.places.clear();
+    batch->dense.resize(n * dense_width_);
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t row = rows.empty() ? i : rows[i];
+      if (const RowFaults::Fault* fault = scratch.faults.Find(i)) {
+        bad->push_back({row, fault->column, fault->reason});
+      } else if (FillRow(inputs, row, i, batch->dense.data() + scratch.kept.size() * dense_width_,
+                         bad)) {
         scratch.kept.push_back(row);
+        scratch.places.push_back(i);
       }
     }
-    batch->dense.resize(scratch.kept.size() * inputs.raws.size());
+    batch->dense.resize(scratch.kept.size() * dense_width_);
     FillRowFields(inputs, scratch.kept, batch);
-    FillRequests(columns, &scratch, batch);
+    scratch.requests.Fill(columns, scratch.kept, batch);
     return FillTables(inputs, &scratch, batch);
   }
 
  private:
-  absl::StatusOr<Inputs> FindInputs(const ColumnBatch& columns, bool with_labels) const {
+  absl::Status AddRaw(const RawFeature& raw) {
+    RawPlan plan = {.scale = RawScale(raw),
+                    .width = raw.has_width() ? raw.width() : 1,
+                    .is_list = raw.has_width()};
+    plan.missing = plan.scale(raw.missing());
+    if (!std::isfinite(plan.missing)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("feature ", raw.name(), ": `missing` must be a finite number"));
+    }
+    if (plan.width < 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("feature ", raw.name(), ": width ", plan.width));
+    }
+    dense_width_ += plan.width;
+    raw_plans_.push_back(plan);
+    return AddSteps(raw.name(), raw.steps(), &raw_steps_);
+  }
+
+  static absl::Status AddSteps(const std::string& feature,
+                               const google::protobuf::RepeatedPtrField<DeriveStep>& from,
+                               std::vector<Steps>* to) {
+    Steps& steps = to->emplace_back();
+    for (const DeriveStep& step : from) {
+      auto derivation = NewDerivation(step, step.columns_size() + (steps.empty() ? 0 : 1));
+      if (!derivation.ok()) return Annotate(derivation.status(), "feature " + feature);
+      steps.push_back(*std::move(derivation));
+    }
+    return absl::OkStatus();
+  }
+
+  // The column of a feature: found, or derived into `scratch`.
+  template <typename Feature>
+  static absl::StatusOr<Input> FindInput(const Feature& feature, const Steps& steps,
+                                         const ColumnBatch& columns, std::span<const int64_t> rows,
+                                         absl::string_view role, Scratch* scratch) {
+    Input input;
+    if (steps.empty()) {
+      ASSIGN_OR_RETURN(input.column, Find(columns, feature.name(), role));
+      return input;
+    }
+    DeriveInput in = {.rows = rows.empty() ? columns.rows : static_cast<int64_t>(rows.size())};
+    for (size_t s = 0; s < steps.size(); ++s) {
+      in.columns.clear();
+      if (s > 0) in.columns.push_back({&scratch->derived.back().column, {}});
+      for (const std::string& name : feature.steps(static_cast<int>(s)).columns()) {
+        ASSIGN_OR_RETURN(const Column* column,
+                         Find(columns, name, absl::StrCat("read by feature ", feature.name())));
+        in.columns.push_back({column, column->by_request ? scratch->asked_requests : rows});
+      }
+      Derived& out = scratch->derived.emplace_back();
+      out.column.name = feature.name();
+      out.column.rows = in.rows;
+      RETURN_IF_ERROR(steps[s]->Derive(in, &out, &scratch->faults));
+    }
+    return Input{&scratch->derived.back().column, scratch->derived.back().weights, true};
+  }
+
+  absl::StatusOr<Inputs> FindInputs(const ColumnBatch& columns, std::span<const int64_t> rows,
+                                    bool with_labels, Scratch* scratch) const {
     Inputs in;
     in.batch = &columns;
-    for (const IdFeature& id : features_.ids()) {
-      ASSIGN_OR_RETURN(const Column* column, Find(columns, id.name(), "an id feature"));
-      if (column->type == ColumnType::kDouble) {
-        return WrongType(*column, "an id feature", "integers or strings, or lists of these");
-      }
-      in.ids.push_back(column);
+    scratch->asked_requests = RequestsOf(columns, rows);
+    scratch->derived.clear();
+    scratch->faults.Clear();
+    for (int i = 0; i < features_.ids_size(); ++i) {
+      ASSIGN_OR_RETURN(Input input, FindInput(features_.ids(i), id_steps_[i], columns, rows,
+                                              "an id feature", scratch));
+      RETURN_IF_ERROR(CheckIds(*input.column, "an id feature"));
+      in.ids.push_back(input);
     }
-    for (const RawFeature& raw : features_.raws()) {
-      ASSIGN_OR_RETURN(const Column* column, FindNumber(columns, raw.name(), "a raw feature"));
-      in.raws.push_back(column);
+    for (int i = 0; i < features_.raws_size(); ++i) {
+      ASSIGN_OR_RETURN(Input input, FindInput(features_.raws(i), raw_steps_[i], columns, rows,
+                                              "a raw feature", scratch));
+      RETURN_IF_ERROR(CheckRaw(*input.column, raw_plans_[i].is_list));
+      in.raws.push_back(input);
     }
-    if (!with_labels) return in;
-    if (features_.has_label()) {
-      ASSIGN_OR_RETURN(in.label, FindNumber(columns, features_.label(), "the label"));
-    }
-    if (features_.has_event_time()) {
-      ASSIGN_OR_RETURN(in.event_time, Find(columns, features_.event_time(), "the event time"));
-      if (in.event_time->is_list || in.event_time->type != ColumnType::kInt64) {
-        return WrongType(*in.event_time, "the event time", "a timestamp or integer seconds");
-      }
-    }
-    if (features_.has_group()) {
-      ASSIGN_OR_RETURN(in.group, Find(columns, features_.group(), "the group"));
-      if (in.group->is_list || in.group->type == ColumnType::kDouble) {
-        return WrongType(*in.group, "the group", "an integer or a string");
-      }
-    }
+    if (with_labels) RETURN_IF_ERROR(FindRowFields(columns, &in));
     return in;
   }
 
-  // Writes the row's raw features to `dense`. False, and one more in `bad`, if
-  // the row cannot be used.
-  bool FillRow(const Inputs& in, int64_t row, float* dense, std::vector<BadRow>* bad) const {
+  static absl::Status CheckRaw(const Column& column, bool is_list) {
+    const bool numbers = column.type != ColumnType::kString && column.items == nullptr;
+    if ((numbers && column.is_list == is_list) || HasNoValue(column)) return absl::OkStatus();
+    return WrongType(column, "a raw feature", is_list ? "a list of numbers" : "a number");
+  }
+
+  absl::Status FindRowFields(const ColumnBatch& columns, Inputs* in) const {
+    if (features_.has_label()) {
+      ASSIGN_OR_RETURN(in->label, FindNumber(columns, features_.label(), "the label"));
+    }
+    if (features_.has_event_time()) {
+      ASSIGN_OR_RETURN(in->event_time, Find(columns, features_.event_time(), "the event time"));
+      if (in->event_time->is_list || in->event_time->type != ColumnType::kInt64) {
+        return WrongType(*in->event_time, "the event time", "a timestamp or integer seconds");
+      }
+    }
+    if (features_.has_group()) {
+      ASSIGN_OR_RETURN(in->group, Find(columns, features_.group(), "the group"));
+      if (in->group->is_list || in->group->type == ColumnType::kDouble) {
+        return WrongType(*in->group, "the group", "an integer or a string");
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Writes the raw features of a row, and of its place in the batch, to `dense`.
+  // False, and one more in `bad`, if the row cannot be used.
+  bool FillRow(const Inputs& in, int64_t row, int64_t place, float* dense,
+               std::vector<BadRow>* bad) const {
     auto refuse = [&](const Column& column, std::string reason) {
       bad->push_back({row, column.name, std::move(reason)});
       return false;
@@ -173,17 +262,25 @@ class Compiler : public FeatureCompiler {
       return refuse(*in.event_time, "the event time is null");
     }
     for (size_t f = 0; f < in.raws.size(); ++f) {
-      const Column& column = *in.raws[f];
-      const int64_t at = in.batch->EntryOf(column, row);
-      if (column.IsNull(at)) {
-        dense[f] = missing_[f];
-        continue;
+      const RawPlan& plan = raw_plans_[f];
+      const Column& column = *in.raws[f].column;
+      const int64_t entry = in.raws[f].derived ? place : in.batch->EntryOf(column, row);
+      const ValueRange values = ValuesOf(column, entry);
+      if (column.IsNull(entry)) {
+        std::fill_n(dense, plan.width, plan.missing);
+      } else if (values.size() != plan.width) {
+        return refuse(column,
+                      absl::StrCat("a list of ", values.size(), " numbers, not of ", plan.width));
+      } else {
+        for (int64_t i = 0; i < plan.width; ++i) {
+          const double value = NumberAt(column, values.begin + i);
+          dense[i] = plan.scale(value);
+          if (std::isfinite(dense[i])) continue;
+          return refuse(column,
+                        absl::StrCat("the value is ", value, ", not a finite 32-bit number"));
+        }
       }
-      double value = NumberAt(column, at);
-      dense[f] = Normalise(value, features_.raws(static_cast<int>(f)).norm());
-      if (!std::isfinite(dense[f])) {
-        return refuse(column, absl::StrCat("the value is ", value, ", not a finite 32-bit number"));
-      }
+      dense += plan.width;
     }
     return true;
   }
@@ -214,27 +311,6 @@ class Compiler : public FeatureCompiler {
     }
   }
 
-  // The requests of the rows that were kept, numbered anew.
-  static void FillRequests(const ColumnBatch& columns, Scratch* scratch, Batch* batch) {
-    scratch->requests.clear();
-    scratch->request_rows.clear();
-    scratch->request_times.clear();
-    if (columns.flat()) return;
-    for (size_t i = 0; i < scratch->kept.size(); ++i) {
-      const int64_t request = columns.request_of_row[scratch->kept[i]];
-      const int64_t time = batch->event_times.empty() ? 0 : batch->event_times[i];
-      if (scratch->requests.empty() || scratch->requests.back() != request) {
-        scratch->requests.push_back(request);
-        scratch->request_rows.push_back(0);
-        scratch->request_times.push_back(0);
-      }
-      ++scratch->request_rows.back();
-      scratch->request_times.back() = std::max(scratch->request_times.back(), time);
-      batch->request_of_row.push_back(static_cast<uint32_t>(scratch->requests.size() - 1));
-    }
-    batch->requests = static_cast<uint32_t>(scratch->requests.size());
-  }
-
   static uint64_t IdOf(const Column& column, int64_t i, uint64_t seed) {
     return column.type == ColumnType::kInt64 ? HashInt64(column.ints[i], seed)
                                              : HashBytes(column.strings[i], seed);
@@ -248,37 +324,32 @@ class Compiler : public FeatureCompiler {
       table.slots.resize(features.size());
       size_t occurrences = 0;
       for (size_t s = 0; s < features.size(); ++s) {
-        occurrences += FillOffsets(*in.ids[features[s]], *scratch, &table.slots[s]);
+        const Input& input = in.ids[features[s]];
+        table.slots[s].axis = input.column->by_request ? Axis::kRequest : Axis::kRow;
+        occurrences += FillOffsets(*input.column, scratch->EntriesOf(input), &table.slots[s]);
       }
       if (occurrences > std::numeric_limits<uint32_t>::max() / 2) {
-        return absl::FailedPreconditionError(
-            absl::StrCat("column ", in.ids[features[0]]->name, " and its table's others hold ",
-                         occurrences, " ids in one batch; use smaller batches"));
+        return absl::FailedPreconditionError(absl::StrCat(
+            "column ", in.ids[features[0]].column->name, " and its table's others hold ",
+            occurrences, " ids in one batch; use smaller batches"));
       }
       scratch->unique.Start(occurrences);
       for (size_t s = 0; s < features.size(); ++s) {
-        FillSlot(features[s], *in.ids[features[s]], scratch, &table.slots[s]);
+        FillSlot(features[s], in.ids[features[s]], scratch, &table.slots[s]);
       }
       scratch->unique.Finish({batch->event_times, {}},
-                             {scratch->request_times, scratch->request_rows}, &table);
+                             {scratch->requests.times, scratch->requests.rows}, &table);
     }
     return absl::OkStatus();
   }
 
-  // The column's rows that the batch holds, in its order.
-  static const std::vector<int64_t>& EntriesOf(const Column& column, const Scratch& scratch) {
-    return column.by_request ? scratch.requests : scratch.kept;
-  }
-
   // Returns the number of ids. The offsets of more than 2^32 ids are not used.
-  static size_t FillOffsets(const Column& column, const Scratch& scratch, Slot* slot) {
-    const std::vector<int64_t>& entries = EntriesOf(column, scratch);
-    slot->axis = column.by_request ? Axis::kRequest : Axis::kRow;
-    slot->offsets.resize(entries.size() + 1);
+  static size_t FillOffsets(const Column& column, std::span<const int64_t> kept, Slot* slot) {
+    slot->offsets.resize(kept.size() + 1);
     slot->offsets[0] = 0;
     size_t end = 0;
-    for (size_t i = 0; i < entries.size(); ++i) {
-      int64_t row = entries[i];
+    for (size_t i = 0; i < kept.size(); ++i) {
+      int64_t row = kept[i];
       if (!column.IsNull(row)) {
         end += column.is_list ? column.list_offsets[row + 1] - column.list_offsets[row] : 1;
       }
@@ -287,13 +358,14 @@ class Compiler : public FeatureCompiler {
     return end;
   }
 
-  void FillSlot(int feature, const Column& column, Scratch* scratch, Slot* slot) const {
+  void FillSlot(int feature, const Input& input, Scratch* scratch, Slot* slot) const {
+    const Column& column = *input.column;
+    const std::span<const int64_t> entries = scratch->EntriesOf(input);
     const uint64_t seed = seeds_[feature];
     const IdFeature::Pooling pooling = features_.ids(feature).pooling();
     slot->index.resize(slot->offsets.back());
     slot->weights.clear();
     scratch->ids.resize(slot->index.size());
-    const std::vector<int64_t>& entries = EntriesOf(column, *scratch);
     for (size_t e = 0; e < entries.size(); ++e) {
       const uint32_t begin = slot->offsets[e], n = slot->offsets[e + 1] - begin;
       if (n == 0) continue;
@@ -304,9 +376,11 @@ class Compiler : public FeatureCompiler {
       }
       // Weights appear with the first share that is not 1.
       float share = PoolingShare(pooling, n);
-      if (share == 1.0f && slot->weights.empty()) continue;
+      if (share == 1.0f && slot->weights.empty() && input.weights.empty()) continue;
       slot->weights.resize(slot->offsets.back(), 1.0f);
       std::fill_n(slot->weights.begin() + begin, n, share);
+      if (input.weights.empty()) continue;
+      for (uint32_t i = 0; i < n; ++i) slot->weights[begin + i] *= input.weights[first + i];
     }
     scratch->unique.Number(scratch->ids, slot->index.data());
   }
@@ -314,7 +388,9 @@ class Compiler : public FeatureCompiler {
   const FeatureSet features_;
   std::vector<std::vector<int>> slots_of_table_;  // Features, by table, in their order.
   std::vector<uint64_t> seeds_;                   // By id feature.
-  std::vector<float> missing_;                    // By raw feature, normalised.
+  std::vector<Steps> id_steps_, raw_steps_;       // By feature.
+  std::vector<RawPlan> raw_plans_;                // By raw feature.
+  int64_t dense_width_ = 0;                       // Columns of Batch::dense.
 };
 
 }  // namespace
@@ -324,8 +400,14 @@ std::vector<std::string> ColumnsOf(const FeatureSet& features, bool with_labels)
   auto add = [&](const std::string& name) {
     if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   };
-  for (const IdFeature& id : features.ids()) add(id.name());
-  for (const RawFeature& raw : features.raws()) add(raw.name());
+  auto add_inputs = [&](const auto& feature) {
+    if (feature.steps().empty()) add(feature.name());
+    for (const DeriveStep& step : feature.steps()) {
+      for (const std::string& name : step.columns()) add(name);
+    }
+  };
+  for (const IdFeature& id : features.ids()) add_inputs(id);
+  for (const RawFeature& raw : features.raws()) add_inputs(raw);
   if (!with_labels) return names;
   if (features.has_label()) add(features.label());
   if (features.has_event_time()) add(features.event_time());

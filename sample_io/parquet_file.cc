@@ -104,7 +104,10 @@ class ParquetFile : public SampleFile {
     if (!reader.ok()) return NotParquet(path_, reader.status());
     bytes_ = opened->GetSize().ValueOr(-1);
     footer_ = (*reader)->parquet_reader()->metadata();
-    RETURN_IF_ERROR(TakeRowGroups());
+    using Counts = arrow::Result<std::vector<int64_t>>;
+    auto rows = GuardedCall<Counts, arrow::Status>([this] { return CountRows(); });
+    if (!rows.ok()) return NotParquet(path_, rows.status());
+    part_rows_ = *std::move(rows);
     arrow::FieldVector fields;
     for (const auto& field : (*reader)->manifest().schema_fields) fields.push_back(field.field);
     ASSIGN_OR_RETURN(fields_, FieldsOf(path_, arrow::Schema(fields)));
@@ -135,15 +138,31 @@ class ParquetFile : public SampleFile {
   }
 
  private:
-  absl::Status TakeRowGroups() {
+  // The footer has no checksum, but it counts rows thrice: a file whose counts
+  // differ is refused, rather than read in part.
+  arrow::Result<std::vector<int64_t>> CountRows() const {
+    std::vector<int64_t> counts;
+    int64_t sum = 0;
     for (int i = 0; i < footer_->num_row_groups(); ++i) {
-      int64_t rows = footer_->RowGroup(i)->num_rows();
-      if (rows < 0 || rows > std::numeric_limits<int32_t>::max()) {
-        return NotParquet(path_, arrow::Status::Invalid("row group ", i, " of ", rows, " rows"));
+      const auto group = footer_->RowGroup(i);
+      const int64_t rows = group->num_rows();
+      if (rows < 0 || rows > std::numeric_limits<int32_t>::max() ||
+          group->num_columns() != footer_->num_columns()) {
+        return arrow::Status::Invalid("row group ", i, " of ", rows, " rows and ",
+                                      group->num_columns(), " columns");
       }
-      part_rows_.push_back(rows);
+      for (int c = 0; c < group->num_columns(); ++c) {
+        const int64_t values = group->ColumnChunk(c)->num_values();
+        const parquet::ColumnDescriptor& column = *footer_->schema()->Column(c);
+        if (values == rows || (column.max_repetition_level() > 0 && values > rows)) continue;
+        return arrow::Status::Invalid("row group ", i, " of ", rows, " rows, but ", values,
+                                      " values of column ", column.name());
+      }
+      counts.push_back(rows);
+      sum += rows;
     }
-    return absl::OkStatus();
+    if (sum == footer_->num_rows()) return counts;
+    return arrow::Status::Invalid(footer_->num_rows(), " rows, but ", sum, " in its row groups");
   }
 
   absl::Status ReadColumn(parquet::arrow::FileReader& reader, const PartRange& range,

@@ -29,6 +29,7 @@ bool SameValue(const Column& column, int64_t a, int64_t b) {
   if (column.list_offsets[b + 1] - other != size) return false;
   for (int32_t i = 0; i < size; ++i) {
     if (!SameElement(column, from + i, other + i)) return false;
+    if (column.items != nullptr && !SameValue(*column.items, from + i, other + i)) return false;
   }
   return true;
 }
@@ -110,6 +111,35 @@ absl::Status FormRequests(const FeatureSet& features, ColumnBatch* batch) {
     if (!column.outer_offsets.empty()) return Unnest(column, batch);
   }
   return features.request().empty() ? absl::OkStatus() : GroupRows(features, batch);
+}
+
+std::vector<int64_t> RequestsOf(const ColumnBatch& columns, std::span<const int64_t> rows) {
+  if (columns.flat()) return {};
+  const std::vector<uint32_t>& of = columns.request_of_row;
+  if (rows.empty()) return {of.begin(), of.end()};
+  std::vector<int64_t> requests;
+  requests.reserve(rows.size());
+  for (int64_t row : rows) requests.push_back(of[row]);
+  return requests;
+}
+
+void KeptRequests::Fill(const ColumnBatch& columns, std::span<const int64_t> kept, Batch* batch) {
+  entries.clear();
+  rows.clear();
+  times.clear();
+  if (columns.flat()) return;
+  for (size_t i = 0; i < kept.size(); ++i) {
+    const int64_t request = columns.request_of_row[kept[i]];
+    if (entries.empty() || entries.back() != request) {
+      entries.push_back(request);
+      rows.push_back(0);
+      times.push_back(0);
+    }
+    ++rows.back();
+    if (!batch->event_times.empty()) times.back() = std::max(times.back(), batch->event_times[i]);
+    batch->request_of_row.push_back(static_cast<uint32_t>(entries.size() - 1));
+  }
+  batch->requests = static_cast<uint32_t>(entries.size());
 }
 
 void FlattenRequests(ColumnBatch* batch) {

@@ -8,7 +8,12 @@
 //            apart, and rows of one request stand together.
 #pragma once
 
+#include <cstdint>
+#include <span>
+#include <vector>
+
 #include "absl/status/status.h"
+#include "sample_io/batch.h"
 #include "sample_io/columns.h"
 #include "sample_io/data.pb.h"
 
@@ -24,6 +29,20 @@ namespace starling {
 //   has a different value: it is no column of the user then.
 //   Flat otherwise, or without the key's column: nothing.
 absl::Status FormRequests(const FeatureSet& features, ColumnBatch* batch);
+
+// The request of every row of `rows` (of all, if empty); none in the flat form.
+std::vector<int64_t> RequestsOf(const ColumnBatch& columns, std::span<const int64_t> rows);
+
+// The requests of the rows that a Batch keeps. All empty in the flat form.
+struct KeptRequests {
+  std::vector<int64_t> entries;  // In the ColumnBatch.
+  std::vector<uint32_t> rows;    // By entry: rows kept,
+  std::vector<int64_t> times;    // and the latest event time of these; 0: unknown.
+
+  // `kept` are rows of `columns`; event times are in the batch already. Sets
+  // the batch's requests and request_of_row.
+  void Fill(const ColumnBatch& columns, std::span<const int64_t> kept, Batch* batch);
+};
 
 // Repeats the columns of requests for each of their rows.
 void FlattenRequests(ColumnBatch* batch);

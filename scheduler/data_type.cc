@@ -32,6 +32,13 @@ DataType DataTypeNamed(absl::string_view type) {
   if (absl::string_view values = Inside(type, "dictionary<", "values=", ","); !values.empty()) {
     return DataTypeNamed(values);
   }
+  // "map<string, double>"; a map's keys are never maps.
+  if (absl::StartsWith(type, "map<")) {
+    const size_t comma = type.find(", ");
+    if (comma == absl::string_view::npos) return {};
+    const DataType items = DataTypeNamed(type.substr(comma + 2));
+    return {DataType::kMap, false, items.list ? DataType::kOther : items.kind};
+  }
   auto is = [type](std::initializer_list<absl::string_view> starts) {
     for (absl::string_view s : starts) {
       if (absl::StartsWith(type, s)) return true;

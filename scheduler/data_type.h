@@ -6,15 +6,16 @@
 namespace starling {
 
 struct DataType {
-  enum Kind { kInteger, kReal, kString, kTime, kNull, kOther };
+  enum Kind { kInteger, kReal, kString, kTime, kNull, kMap, kOther };
   Kind kind = kOther;  // Of the elements, if it is a list.
   bool list = false;
+  Kind items = kOther;  // Of a map's values.
 
-  bool FitsId() const { return kind != kReal && kind != kOther; }
+  bool FitsId() const { return kind != kReal && kind != kMap && kind != kOther; }
+  bool FitsNumbers() const { return kind == kInteger || kind == kReal || kind == kNull; }
   bool FitsRaw() const { return !list && (kind == kInteger || kind == kReal || kind == kNull); }
   bool FitsLabel() const { return !list && (kind == kInteger || kind == kReal); }
   bool FitsEventTime() const { return !list && (kind == kInteger || kind == kTime); }
-  bool IsKnown() const { return kind != kOther; }
   bool FitsGroup() const { return !list && FitsId(); }
 };
 

@@ -2,20 +2,17 @@
 
 #include <google/protobuf/util/message_differencer.h>
 
+#include <algorithm>
 #include <map>
 
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
-#include "base/hash.h"
 #include "base/status.h"
 #include "dense_net/forward.h"
 #include "scheduler/plan_checks.h"
 
 namespace starling {
 namespace {
-
-// A member of nested data hashes as the column of that name in a flat log does.
-std::string MemberOf(const std::string& column) { return column.substr(column.rfind('.') + 1); }
 
 // Resolves the blocks one after another; the first error ends it.
 class Planner {
@@ -32,6 +29,7 @@ class Planner {
       RETURN_IF_ERROR(AddBlock(plan_.job.features(i), absl::StrCat("features[", i, "]")));
     }
     RETURN_IF_ERROR(CheckDims());
+    RETURN_IF_ERROR(CheckUser());
     FinishFeatures();
     FinishTables();
     FinishGraph();
@@ -50,13 +48,12 @@ class Planner {
   void FillDefaults();
   absl::Status CheckOptimizerUse() const;
   absl::Status AddBlock(const FeatureBlock& block, const std::string& path);
-  absl::Status CheckKeys(const FeatureBlock& block, const std::string& path) const;
-  absl::Status ClaimColumn(const std::string& column, const std::string& path);
-  absl::Status AddIds(const FeatureBlock& block, const std::string& path);
-  absl::Status AddRaws(const FeatureBlock& block, const std::string& path);
+  absl::Status ClaimName(const BlockFeature& feature);
+  absl::Status CheckEmbeddingUse(const FeatureBlock& block, const std::string& path) const;
   absl::StatusOr<int> TableOf(const FeatureBlock& block, const std::string& path);
   absl::Status MergeSettings(const TableOptions& settings, const std::string& path, int table);
   absl::Status CheckDims() const;
+  absl::Status CheckUser() const;
   void FinishFeatures();
   void FinishTables();
   void FinishGraph();
@@ -65,8 +62,8 @@ class Planner {
   const std::string model_;
   const SegmentNeeds needs_;
   Plan plan_;
-  std::vector<TableUse> uses_;                  // By table.
-  std::map<std::string, std::string> columns_;  // Feature column -> its path.
+  std::vector<TableUse> uses_;                // By table.
+  std::map<std::string, std::string> names_;  // Feature -> its path.
 };
 
 void Planner::FillDefaults() {
@@ -100,84 +97,59 @@ absl::Status Planner::CheckOptimizerUse() const {
                     absl::StrCat("model ", model_, " has no first-order weights: remove linear"));
 }
 
-absl::Status Planner::CheckKeys(const FeatureBlock& block, const std::string& path) const {
-  auto misplaced = [&](bool has, const char* key, const char* kind, const char* other) {
-    if (!has) return absl::OkStatus();
-    return map_.Error(absl::StrCat(path, ".", key),
-                      absl::StrCat(key, " belongs to ", kind, " features, but this block lists ",
-                                   other, " features"));
-  };
-  if (block.id_size() > 0) {
-    RETURN_IF_ERROR(misplaced(block.has_norm(), "norm", "raw", "id"));
-    return misplaced(block.has_missing(), "missing", "raw", "id");
-  }
-  RETURN_IF_ERROR(misplaced(block.has_dim(), "dim", "id", "raw"));
-  RETURN_IF_ERROR(misplaced(block.has_table(), "table", "id", "raw"));
-  RETURN_IF_ERROR(misplaced(block.has_pooling(), "pooling", "id", "raw"));
-  return misplaced(block.has_vocabulary(), "vocabulary", "id", "raw");
-}
-
 absl::Status Planner::AddBlock(const FeatureBlock& block, const std::string& path) {
-  if (block.id_size() == 0 && block.raw_size() == 0) {
-    return map_.Error(path, "a feature block lists columns under id or raw: this one has none");
+  ASSIGN_OR_RETURN(std::vector<BlockFeature> features,
+                   FeaturesOfBlock(block, path, plan_.job.data(), map_));
+  int table = -1;
+  if (features[0].id) {
+    RETURN_IF_ERROR(CheckEmbeddingUse(block, path));
+    ASSIGN_OR_RETURN(table, TableOf(block, path));
   }
-  if (block.id_size() > 0 && block.raw_size() > 0) {
-    return map_.Error(path + ".raw",
-                      "raw beside id: a feature block has one kind; write two blocks");
-  }
-  RETURN_IF_ERROR(CheckKeys(block, path));
-  return block.id_size() > 0 ? AddIds(block, path) : AddRaws(block, path);
-}
-
-absl::Status Planner::ClaimColumn(const std::string& column, const std::string& path) {
-  const DataOptions& data = plan_.job.data();
-  auto taken = [&](absl::string_view as) {
-    return map_.Error(
-        path, absl::StrCat("column \"", column, "\" is ", as, ": it cannot be a feature too"));
-  };
-  if (column.empty()) return map_.Error(path, "a column's name is empty");
-  if (column == data.label()) return taken("the label");
-  if (data.has_event_time() && column == data.event_time()) return taken("the event time");
-  auto [it, fresh] = columns_.emplace(column, path);
-  if (fresh) return absl::OkStatus();
-  return map_.Error(
-      path, absl::StrCat("column \"", column, "\" is a feature already, at ", map_.At(it->second)));
-}
-
-absl::Status Planner::AddIds(const FeatureBlock& block, const std::string& path) {
-  if (!needs_.embedding) {
-    auto unused = [&](const char* key) {
-      return map_.Error(absl::StrCat(path, ".", key),
-                        absl::StrCat("model ", model_, " uses no embeddings: remove ",
-                                     absl::string_view(key) == "dim" ? "dim" : "init"));
-    };
-    if (block.has_dim()) return unused("dim");
-    if (block.table().has_init()) return unused("table.init");
-  }
-  ASSIGN_OR_RETURN(int table, TableOf(block, path));
-  for (int i = 0; i < block.id_size(); ++i) {
-    RETURN_IF_ERROR(ClaimColumn(block.id(i), absl::StrCat(path, ".id[", i, "]")));
-    IdFeature& feature = *plan_.features.add_ids();
-    feature.set_name(block.id(i));
-    feature.set_vocabulary(block.has_vocabulary() ? block.vocabulary() : MemberOf(block.id(i)));
-    feature.set_table(table);
-    feature.set_pooling(block.pooling());
+  for (const BlockFeature& feature : features) {
+    RETURN_IF_ERROR(ClaimName(feature));
+    plan_.needs.insert(plan_.needs.end(), feature.needs.begin(), feature.needs.end());
+    if (feature.raw) {
+      *plan_.features.add_raws() = *feature.raw;
+      continue;
+    }
+    IdFeature& id = *plan_.features.add_ids();
+    id = *feature.id;
+    id.set_table(table);
     SlotSpec& slot = *plan_.graph.add_slots();
-    slot.set_name(block.id(i));
+    slot.set_name(id.name());
     slot.set_table(table);
     slot.set_slot(uses_[table].features++);
   }
   return absl::OkStatus();
 }
 
-absl::Status Planner::AddRaws(const FeatureBlock& block, const std::string& path) {
-  for (int i = 0; i < block.raw_size(); ++i) {
-    RETURN_IF_ERROR(ClaimColumn(block.raw(i), absl::StrCat(path, ".raw[", i, "]")));
-    RawFeature& feature = *plan_.features.add_raws();
-    feature.set_name(block.raw(i));
-    feature.set_norm(block.norm());
-    feature.set_missing(block.missing());
+// A feature's name is its own. One that is a column as it stands must not tell
+// the event's time, which serving does not know.
+absl::Status Planner::ClaimName(const BlockFeature& feature) {
+  const std::string& name = feature.name();
+  const bool plain = feature.id ? feature.id->steps().empty() : feature.raw->steps().empty();
+  const DataOptions& data = plan_.job.data();
+  if (name.empty()) return map_.Error(feature.path, "a feature's name is empty");
+  if (plain && data.has_event_time() && name == data.event_time()) {
+    return map_.Error(
+        feature.path,
+        absl::StrCat("column \"", name, "\" is the event time: it cannot be a feature too"));
   }
+  auto [it, fresh] = names_.emplace(name, feature.path);
+  if (fresh) return absl::OkStatus();
+  return map_.Error(feature.path,
+                    absl::StrCat(plain ? "column" : "feature", " \"", name,
+                                 "\" is a feature already, at ", map_.At(it->second)));
+}
+
+absl::Status Planner::CheckEmbeddingUse(const FeatureBlock& block, const std::string& path) const {
+  if (needs_.embedding) return absl::OkStatus();
+  auto unused = [&](const char* key, const char* what) {
+    return map_.Error(absl::StrCat(path, ".", key),
+                      absl::StrCat("model ", model_, " uses no embeddings: remove ", what));
+  };
+  if (block.has_dim()) return unused("dim", "dim");
+  if (block.table().has_init()) return unused("table.init", "init");
   return absl::OkStatus();
 }
 
@@ -243,14 +215,37 @@ absl::Status Planner::CheckDims() const {
   return absl::OkStatus();
 }
 
+// Every column of the user is read by some feature.
+absl::Status Planner::CheckUser() const {
+  const DataOptions& data = plan_.job.data();
+  for (int i = 0; i < data.user_size(); ++i) {
+    const bool read = data.user(i) == data.group() ||
+                      std::any_of(plan_.needs.begin(), plan_.needs.end(),
+                                  [&](const auto& need) { return need.column == data.user(i); });
+    if (read) continue;
+    return map_.Error(absl::StrCat("data.user[", i, "]"),
+                      absl::StrCat("no feature reads column \"", data.user(i), "\": remove it"));
+  }
+  return absl::OkStatus();
+}
+
 void Planner::FinishFeatures() {
   const DataOptions& data = plan_.job.data();
   plan_.features.set_tables(plan_.tables.tables_size());
   plan_.features.set_label(data.label());
   if (data.has_event_time()) plan_.features.set_event_time(data.event_time());
   if (data.has_group()) plan_.features.set_group(data.group());
-  if (data.has_request()) plan_.features.set_request(data.request());
+  std::vector<ColumnNeed> fields = {{"data.label", data.label(), ColumnUse::kLabel}};
+  if (data.has_event_time()) {
+    fields.push_back({"data.event_time", data.event_time(), ColumnUse::kTime});
+  }
+  if (data.has_group()) fields.push_back({"data.group", data.group(), ColumnUse::kGroup});
+  if (data.has_request()) {
+    plan_.features.set_request(data.request());
+    fields.push_back({"data.request", data.request(), ColumnUse::kGroup});
+  }
   *plan_.features.mutable_user() = data.user();
+  plan_.needs.insert(plan_.needs.begin(), fields.begin(), fields.end());
 }
 
 void Planner::FinishTables() {
@@ -285,7 +280,10 @@ void Planner::FinishGraph() {
     slot.set_embedding_offset(needs_.embedding ? linear : -1);
     slot.set_embedding_dim(uses_[slot.table()].dim);
   }
-  for (const RawFeature& raw : plan_.features.raws()) graph.add_raws(raw.name());
+  for (const RawFeature& raw : plan_.features.raws()) {
+    if (!raw.has_width()) graph.add_raws(raw.name());
+    for (int i = 0; i < raw.width(); ++i) graph.add_raws(absl::StrCat(raw.name(), "[", i, "]"));
+  }
   for (const TableUse& use : uses_) graph.add_table_width(linear + use.dim);
 }
 
@@ -302,25 +300,6 @@ absl::StatusOr<Plan> LoadPlan(const std::string& path, const std::vector<std::st
   Job job;
   RETURN_IF_ERROR(ParseYaml(text, path, overrides, &job, map));
   return MakePlan(job, *map);
-}
-
-uint64_t FeatureHash(const FeatureSet& features) {
-  // Field by field, so that it depends on no serialisation. Label, event time
-  // and group are left out: they change no feature.
-  uint64_t hash = VocabularySeed("features");
-  auto add = [&hash](absl::string_view text) { hash = HashBytes(text, hash); };
-  for (const IdFeature& id : features.ids()) {
-    add("id");
-    add(id.name());
-    add(id.vocabulary());
-    add(absl::StrCat(id.table(), " ", id.pooling()));
-  }
-  for (const RawFeature& raw : features.raws()) {
-    add("raw");
-    add(raw.name());
-    add(absl::StrCat(raw.norm(), " ", raw.missing()));
-  }
-  return hash;
 }
 
 }  // namespace starling

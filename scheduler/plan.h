@@ -10,6 +10,7 @@
 #include "sample_io/data.pb.h"
 #include "sample_io/source.h"
 #include "scheduler/job.pb.h"
+#include "scheduler/plan_features.h"
 
 namespace starling {
 
@@ -18,6 +19,7 @@ struct Plan {
   FeatureSet features;
   TableSet tables;
   GraphSpec graph;
+  std::vector<ColumnNeed> needs;  // All that is read of the data, and from where in the config.
 };
 
 // InvalidArgument with file:line:column for what proto types cannot express: a

@@ -9,45 +9,71 @@
 namespace starling {
 namespace {
 
-// One column that the plan reads, and what it must be.
-struct Need {
-  std::string path;  // In the config.
-  std::string column;
-  bool (DataType::*fits)() const;
-  const char* due;
-};
+bool Fits(const DataType& type, ColumnUse use) {
+  const bool strings = type.kind == DataType::kString || type.kind == DataType::kNull;
+  const bool map = type.kind == DataType::kMap && !type.list;
+  const bool times = type.kind == DataType::kInteger || type.kind == DataType::kTime;
+  switch (use) {
+    case ColumnUse::kIds:
+      return type.FitsId();
+    case ColumnUse::kStrings:
+      return strings;
+    case ColumnUse::kWeighted:
+      return strings ||
+             (map && (type.items == DataType::kInteger || type.items == DataType::kReal));
+    case ColumnUse::kNumber:
+      return type.FitsRaw();
+    case ColumnUse::kNumbers:
+      return type.FitsNumbers();
+    case ColumnUse::kVector:
+      return type.FitsNumbers() && (type.list || type.kind == DataType::kNull);
+    case ColumnUse::kIdList:
+      return type.FitsId() && (type.list || type.kind == DataType::kNull);
+    case ColumnUse::kMap:
+      return strings || (map && type.items != DataType::kMap && type.items != DataType::kOther);
+    case ColumnUse::kNestedMap:
+      return strings || (map && type.items == DataType::kMap);
+    case ColumnUse::kTimes:
+      return (times && type.list) || type.kind == DataType::kNull;
+    case ColumnUse::kTime:
+      return type.FitsEventTime();
+    case ColumnUse::kLabel:
+      return type.FitsLabel();
+    case ColumnUse::kGroup:
+      return type.FitsGroup();
+  }
+  return false;
+}
 
-std::vector<Need> NeedsOfPlan(const Plan& plan) {
-  std::vector<Need> needs = {
-      {"data.label", plan.features.label(), &DataType::FitsLabel, "numbers"}};
-  if (plan.features.has_event_time()) {
-    needs.push_back({"data.event_time", plan.features.event_time(), &DataType::FitsEventTime,
-                     "timestamps, dates or integer seconds"});
+const char* Due(ColumnUse use) {
+  switch (use) {
+    case ColumnUse::kIds:
+      return "integers, strings, or lists of either";
+    case ColumnUse::kStrings:
+      return "strings or lists of strings";
+    case ColumnUse::kWeighted:
+      return "id:weight strings, lists of these, or maps of ids to numbers";
+    case ColumnUse::kNumber:
+    case ColumnUse::kLabel:
+      return "numbers";
+    case ColumnUse::kNumbers:
+      return "numbers or lists of numbers";
+    case ColumnUse::kVector:
+      return "lists of numbers";
+    case ColumnUse::kIdList:
+      return "lists of integers or strings";
+    case ColumnUse::kMap:
+      return "maps or key:value strings";
+    case ColumnUse::kNestedMap:
+      return "maps of maps or pk^sk:v strings";
+    case ColumnUse::kTimes:
+      return "lists of timestamps, dates or integer seconds";
+    case ColumnUse::kTime:
+      return "timestamps, dates or integer seconds";
+    case ColumnUse::kGroup:
+      return "integers or strings";
   }
-  if (plan.features.has_group()) {
-    needs.push_back(
-        {"data.group", plan.features.group(), &DataType::FitsGroup, "integers or strings"});
-  }
-  if (plan.features.has_request()) {
-    needs.push_back(
-        {"data.request", plan.features.request(), &DataType::FitsGroup, "integers or strings"});
-  }
-  for (int i = 0; i < plan.features.user_size(); ++i) {
-    needs.push_back({absl::StrCat("data.user[", i, "]"), plan.features.user(i), &DataType::IsKnown,
-                     "values of a supported type"});
-  }
-  for (int i = 0; i < plan.job.features_size(); ++i) {
-    const FeatureBlock& block = plan.job.features(i);
-    for (int k = 0; k < block.id_size(); ++k) {
-      needs.push_back({absl::StrCat("features[", i, "].id[", k, "]"), block.id(k),
-                       &DataType::FitsId, "integers, strings, or lists of either"});
-    }
-    for (int k = 0; k < block.raw_size(); ++k) {
-      needs.push_back({absl::StrCat("features[", i, "].raw[", k, "]"), block.raw(k),
-                       &DataType::FitsRaw, "numbers"});
-    }
-  }
-  return needs;
+  return "";
 }
 
 }  // namespace
@@ -55,7 +81,7 @@ std::vector<Need> NeedsOfPlan(const Plan& plan) {
 absl::Status CheckSchema(const Plan& plan, const SourceMap& map, const SampleSource& source) {
   std::vector<std::string> names;
   for (const ColumnSchema& column : source.schema()) names.push_back(column.name);
-  for (const Need& need : NeedsOfPlan(plan)) {
+  for (const ColumnNeed& need : plan.needs) {
     const ColumnSchema* found = nullptr;
     for (const ColumnSchema& column : source.schema()) {
       if (column.name == need.column) found = &column;
@@ -64,9 +90,9 @@ absl::Status CheckSchema(const Plan& plan, const SourceMap& map, const SampleSou
       return map.Error(need.path, absl::StrCat("the data has no column \"", need.column, "\"",
                                                DidYouMean(need.column, names)));
     }
-    if (!(DataTypeNamed(found->type).*need.fits)()) {
-      return map.Error(need.path, absl::StrCat("column \"", need.column, "\" must hold ", need.due,
-                                               "; the data has ", found->type));
+    if (!Fits(DataTypeNamed(found->type), need.use)) {
+      return map.Error(need.path, absl::StrCat("column \"", need.column, "\" must hold ",
+                                               Due(need.use), "; the data has ", found->type));
     }
   }
   return absl::OkStatus();

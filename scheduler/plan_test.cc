@@ -164,9 +164,11 @@ TEST(PlanTest, EveryErrorNamesItsPlace) {
   // Each puts a few lines of features and model below "data: {label: y}".
   const std::pair<const char*, const char*> cases[] = {
       {"features: [{dim: 4}]\nmodel: {lr: {}}",
-       "job.yaml:2:12: a feature block lists columns under id or raw: this one has none"},
+       "job.yaml:2:12: a feature block is one of id, raw, bucketize, combo, lookup, match, expr, "
+       "sequence: this one has none"},
       {"features: [{id: []}]\nmodel: {lr: {}}",
-       "job.yaml:2:12: a feature block lists columns under id or raw: this one has none"},
+       "job.yaml:2:12: a feature block is one of id, raw, bucketize, combo, lookup, match, expr, "
+       "sequence: this one has none"},
       {"features: [{id: a, raw: b}]\nmodel: {lr: {}}",
        "job.yaml:2:20: raw beside id: a feature block has one kind; write two blocks"},
       {"features: [{id: [a, b, a]}]\nmodel: {lr: {}}",

@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "base/yaml_proto.h"
+#include "sample_io/feature_compiler.h"
 
 namespace starling {
 namespace {
@@ -215,18 +216,11 @@ class TensorReader {
   Column column_;
 };
 
-std::vector<std::string> FeatureNames(const FeatureSet& features) {
-  std::vector<std::string> names;
-  for (const IdFeature& f : features.ids()) names.push_back(f.name());
-  for (const RawFeature& f : features.raws()) names.push_back(f.name());
-  return names;
-}
-
 absl::Status ReadInputs(const std::shared_ptr<const Json>& document, const FeatureSet& features,
                         int64_t rows_max, ColumnBatch* columns) {
   const Json& inputs = (*document)["inputs"];
   if (!inputs.is_array() || inputs.empty()) return Bad("`inputs` must be an array of tensors");
-  std::vector<std::string> names = FeatureNames(features);
+  std::vector<std::string> names = ColumnsOf(features, false);
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i].is_object() || !inputs[i].contains("name") || !inputs[i]["name"].is_string()) {
       return Bad("inputs[", i, "] has no `name`");
@@ -320,7 +314,7 @@ absl::StatusOr<InferRequest> ParseInferRequest(absl::string_view body, const Fea
 }
 
 void AddMissingColumns(const FeatureSet& features, ColumnBatch* columns) {
-  for (const std::string& name : FeatureNames(features)) {
+  for (const std::string& name : ColumnsOf(features, false)) {
     if (columns->Find(name) != nullptr) continue;
     Column column;
     column.name = name;

@@ -45,7 +45,8 @@ void AddMissingColumns(const FeatureSet& features, ColumnBatch* columns);
 std::string InferResponseJson(const InferRequest& request, const BundleInfo& model,
                               std::span<const float> scores);
 // Ids are listed as INT64, though BYTES are taken as well: a bundle does not
-// record which of the two its log held. Raw features are listed as FP64.
+// record which of the two its log held. Raw features are listed as FP64. Of a
+// derived feature the columns it reads are listed; a map is BYTES, as text.
 std::string ModelMetadataJson(const BundleSpec& spec);
 std::string ErrorJson(absl::string_view message);
 

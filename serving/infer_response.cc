@@ -1,6 +1,7 @@
 // What goes back to a client, as JSON.
 #include <charconv>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/status.h"
 #include "serving/infer_request.h"
@@ -14,6 +15,49 @@ using Json = nlohmann::ordered_json;
 std::string Dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
+
+// What a client would best send for column i of a step.
+const char* DatatypeOf(const DeriveStep& step, int i) {
+  switch (step.kind_case()) {
+    case DeriveStep::kBucketize:
+    case DeriveStep::kExpr:
+      return "FP64";
+    case DeriveStep::kValues:
+      if (i > 0) return "FP64";  // Weights.
+      return step.values().has_separator() || step.values().weighted() ? "BYTES" : "INT64";
+    case DeriveStep::kLookup:
+    case DeriveStep::kMatch:
+      return i == 0 ? "BYTES" : "INT64";
+    default:
+      return "INT64";
+  }
+}
+
+// The model's inputs, each once.
+class Inputs {
+ public:
+  template <typename Feature>
+  void Add(const Feature& feature, const char* datatype, int width) {
+    if (feature.steps().empty()) AddColumn(feature.name(), datatype, width);
+    for (const DeriveStep& step : feature.steps()) {
+      for (int i = 0; i < step.columns_size(); ++i) {
+        AddColumn(step.columns(i), DatatypeOf(step, i), 0);
+      }
+    }
+  }
+  const Json& list() const { return list_; }
+
+ private:
+  void AddColumn(const std::string& name, const char* datatype, int width) {
+    if (!names_.insert(name).second) return;
+    Json shape = {-1};
+    if (width > 0) shape.push_back(width);
+    list_.push_back({{"name", name}, {"datatype", datatype}, {"shape", shape}});
+  }
+
+  std::set<std::string> names_;
+  Json list_ = Json::array();
+};
 
 }  // namespace
 
@@ -41,16 +85,11 @@ std::string ModelMetadataJson(const BundleSpec& spec) {
                    {"platform", "starling"},
                    {"inputs", Json::array()},
                    {"outputs", Json::array()}};
-  auto tensor = [](const std::string& name, const char* datatype) {
-    return Json{{"name", name}, {"datatype", datatype}, {"shape", {-1}}};
-  };
-  for (const IdFeature& f : spec.features.ids()) {
-    metadata["inputs"].push_back(tensor(f.name(), "INT64"));
-  }
-  for (const RawFeature& f : spec.features.raws()) {
-    metadata["inputs"].push_back(tensor(f.name(), "FP64"));
-  }
-  metadata["outputs"].push_back(tensor("probability", "FP32"));
+  Inputs inputs;
+  for (const IdFeature& f : spec.features.ids()) inputs.Add(f, "INT64", 0);
+  for (const RawFeature& f : spec.features.raws()) inputs.Add(f, "FP64", f.width());
+  metadata["inputs"] = inputs.list();
+  metadata["outputs"].push_back({{"name", "probability"}, {"datatype", "FP32"}, {"shape", {-1}}});
   return Dump(metadata);
 }
 

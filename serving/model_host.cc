@@ -1,5 +1,6 @@
 #include "serving/model_host.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <set>
@@ -11,6 +12,7 @@
 #include "base/file.h"
 #include "base/metrics.h"
 #include "base/status.h"
+#include "sample_io/feature_compiler.h"
 #include "serving/infer_request.h"
 
 namespace starling {
@@ -34,22 +36,15 @@ absl::StatusOr<std::shared_ptr<const Predictor>> LoadModel(const std::string& di
   return std::shared_ptr<const Predictor>(*std::move(predictor));
 }
 
-std::set<std::string> InputsOf(const FeatureSet& features) {
-  std::set<std::string> names;
-  for (const IdFeature& f : features.ids()) names.insert(f.name());
-  for (const RawFeature& f : features.raws()) names.insert(f.name());
-  return names;
-}
-
 // Whether the clients of `served` can be answered by `next`.
 absl::Status CheckSuccessor(const BundleSpec& served, const BundleSpec& next) {
   if (served.info.model() != next.info.model()) {
     return absl::FailedPreconditionError(absl::StrCat("is of model \"", next.info.model(), "\"; \"",
                                                       served.info.model(), "\" is being served"));
   }
-  std::set<std::string> inputs = InputsOf(next.features);
-  for (const std::string& name : InputsOf(served.features)) {
-    if (!inputs.contains(name)) {
+  const std::vector<std::string> inputs = ColumnsOf(next.features, false);
+  for (const std::string& name : ColumnsOf(served.features, false)) {
+    if (std::find(inputs.begin(), inputs.end(), name) == inputs.end()) {
       return absl::FailedPreconditionError(
           absl::StrCat("lacks input \"", name, "\" of the version being served"));
     }

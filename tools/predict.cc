@@ -11,6 +11,7 @@
 #include "absl/time/clock.h"
 #include "base/status.h"
 #include "base/yaml_proto.h"
+#include "sample_io/feature_compiler.h"
 #include "sample_io/requests.h"
 #include "sample_io/source.h"
 #include "serving/predictor.h"
@@ -52,13 +53,6 @@ absl::Status CheckFlags() {
   return absl::OkStatus();
 }
 
-std::vector<std::string> FeatureColumns(const FeatureSet& features) {
-  std::vector<std::string> names;
-  for (const IdFeature& f : features.ids()) names.push_back(f.name());
-  for (const RawFeature& f : features.raws()) names.push_back(f.name());
-  return names;
-}
-
 // The kept columns are there, and have no name of ours.
 absl::Status CheckKeep(const std::vector<std::string>& keep,
                        const std::vector<std::string>& in_data) {
@@ -82,7 +76,7 @@ absl::StatusOr<std::vector<std::string>> ColumnsToRead(const FeatureSet& feature
   std::vector<std::string> in_data;
   for (const ColumnSchema& column : source.schema()) in_data.push_back(column.name);
   RETURN_IF_ERROR(CheckKeep(keep, in_data));
-  std::vector<std::string> columns = FeatureColumns(features);
+  std::vector<std::string> columns = ColumnsOf(features, false);
   for (const std::string& name : columns) {
     if (std::find(in_data.begin(), in_data.end(), name) == in_data.end()) {
       return absl::FailedPreconditionError(absl::StrCat(FLAGS_data, ": the model reads column \"",

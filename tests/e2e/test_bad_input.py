@@ -94,6 +94,41 @@ def test_few_bad_rows_go_to_quarantine_many_stop_the_run(tmp_path, data, table, 
     assert column in stderr and "bad" in stderr
 
 
+def spoilt(table, nans, nulls):
+    """Every `nans`th I2 is NaN, every `nulls`th label null, but none among the first rows, judged alone. Returns which too."""
+    numbers, labels = table.column("I2").to_pylist(), table.column("click").to_pylist()
+    bad = {row: "I2" for row in range(1507, table.num_rows, nans)} | {row: "click" for row in range(3005, table.num_rows, nulls)}
+    for row, column in bad.items():
+        (numbers if column == "I2" else labels)[row] = float("nan") if column == "I2" else None
+    return with_column(with_column(table, "I2", numbers), "click", labels), bad
+
+
+def test_quarantine_holds_each_bad_row_with_its_place_up_to_a_thousandth_of_all(tmp_path, data, table):
+    bad_table, bad = spoilt(table, 2000, 4000)
+    assert len(bad) == 15 and len(bad) / table.num_rows < 0.001
+    train_dir = write(tmp_path / "d", bad_table)
+    train(tmp_path, train_dir, data, 0)
+    rows = [r for p in (tmp_path / "run" / "quarantine").glob("*.parquet") for r in pq.read_table(p).to_pylist()]
+    assert {r["_row_group"] * 8192 + r["_row"]: r["_column"] for r in rows} == bad and len(rows) == len(bad)
+    for r in rows:
+        row = r["_row_group"] * 8192 + r["_row"]
+        assert r["_file"] == str(train_dir / "part-0.parquet") and r["C1"] == str(table["C1"][row].as_py())
+        assert r["click"] is None if r["_column"] == "click" else r["I2"] == "nan"
+        assert {"I2": "nan", "click": "null"}[r["_column"]] in r["_reason"].lower()
+
+
+def test_run_above_the_share_stops_and_names_the_worst_column(tmp_path, data, table):
+    bad_table, bad = spoilt(table, 400, 1000)
+    train_dir = write(tmp_path / "d", bad_table)
+    stderr = train(tmp_path, train_dir, data, 3)
+    assert "The worst column is I2" in stderr and "bad_rows_max = 0.1 %" in stderr and "part-0.parquet, row group" in stderr
+    assert str(tmp_path / "run" / "quarantine") in stderr
+    shutil.rmtree(tmp_path / "run")
+    train(tmp_path, train_dir, data, 0, "--set", "data.bad_rows_max=0.005")
+    kept = [pq.read_table(p) for p in (tmp_path / "run" / "quarantine").glob("*.parquet")]
+    assert sum(t.num_rows for t in kept) == len(bad) == 64
+
+
 def test_zero_row_file_beside_others_is_fine_alone_it_is_not(tmp_path, data, table):
     both = write(tmp_path / "both", table)
     pq.write_table(table.slice(0, 0), both / "part-1.parquet")

@@ -1,0 +1,45 @@
+// RawScale: a number of the data → a number of Batch::dense. It is clipped, in
+// the data's units, then normalised.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "sample_io/data.pb.h"
+
+namespace starling {
+
+class RawScale {
+ public:
+  explicit RawScale(const RawFeature& raw) {
+    if (raw.has_clip()) {
+      clip_ = true;
+      least_ = raw.clip().min();
+      most_ = raw.clip().max();
+    }
+    log1p_ = raw.norm() == RawFeature::LOG1P;
+    linear_ = raw.has_minmax() || raw.has_zscore();
+    if (raw.has_minmax()) {
+      zero_ = raw.minmax().min();
+      unit_ = raw.minmax().max() - raw.minmax().min();
+    } else if (raw.has_zscore()) {
+      zero_ = raw.zscore().mean();
+      unit_ = raw.zscore().stddev();
+    }
+  }
+
+  // NaN stays NaN, whatever the clip.
+  float operator()(double x) const {
+    if (clip_) x = x < least_ ? least_ : x > most_ ? most_ : x;
+    if (log1p_) x = std::copysign(std::log1p(std::fabs(x)), x);
+    if (linear_) x = (x - zero_) / unit_;
+    return static_cast<float>(x);
+  }
+
+ private:
+  bool clip_ = false, log1p_ = false, linear_ = false;
+  double least_ = 0, most_ = 0;
+  double zero_ = 0, unit_ = 1;
+};
+
+}  // namespace starling
