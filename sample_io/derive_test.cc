@@ -145,6 +145,14 @@ TEST(MatchTest, ValuesMayBeIdsAndBadTextIsABadRow) {
   EXPECT_EQ(WhyBad(r, 2), "m: \"1^2\" is not pk^sk:v,sk:v|pk^sk:v");
 }
 
+TEST(MatchTest, SeveralKeysGiveAllPairs) {
+  FeatureSet set = OneId("steps { columns: 'm' columns: 'p' columns: 's' match { as_id: true } }");
+  Result r = Compile(set, {Strings("m", {"1^5:a,6:b|2^5:c"}), Lists<int64_t>("p", {{2, 9, 1}}),
+                           Lists<int64_t>("s", {{6, 5}})});
+  ASSERT_TRUE(r.status.ok()) << r.status;
+  EXPECT_THAT(IdsAt(r, 0), ElementsAre(Id("c"), Id("b"), Id("a")));
+}
+
 // The value of a map, taken by its size: TorchEasyRec's first example of a lookup.
 TEST(LookupTest, StepsFollowEachOther) {
   FeatureSet set = OneId(
