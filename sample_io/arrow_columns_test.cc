@@ -200,10 +200,46 @@ TEST(ArrowColumnsTest, LyingOffsetsAndIndicesAreRefused) {
   auto backwards = std::make_shared<arrow::ListArray>(arrow::list(arrow::int64()), 2,
                                                       Bytes<int32_t>({0, -5, 2}), values);
   EXPECT_EQ(convert(backwards).code(), absl::StatusCode::kDataLoss);
+  auto map = std::make_shared<arrow::MapArray>(arrow::map(arrow::int64(), arrow::int64()), 2,
+                                               Bytes<int32_t>({0, 1000000, 2}), values, values);
+  EXPECT_EQ(convert(map).code(), absl::StatusCode::kDataLoss);
   auto indices = MakeTable({{"c", arrow::int32(), "[0, 7]"}})->column(0)->chunk(0);
   auto dictionary = std::make_shared<arrow::DictionaryArray>(
       arrow::dictionary(arrow::int32(), arrow::int64()), indices, values);
   EXPECT_EQ(convert(dictionary).code(), absl::StatusCode::kDataLoss);
+}
+
+TEST(ArrowColumnsTest, SlicesAndChunksOfMapsKeepTheirEntries) {
+  auto whole =
+      MakeTable({{"c", arrow::map(arrow::int64(), arrow::map(arrow::utf8(), arrow::int64())),
+                  R"([[[1, [["a", 10]]]], [[2, []], [3, [["b", 11], ["c", 12]]]], []])"}})
+          ->column(0)
+          ->chunk(0);
+  Column column;
+  ASSERT_TRUE(FromArrow(std::make_shared<arrow::ChunkedArray>(
+                            arrow::ArrayVector{whole->Slice(1, 2), whole->Slice(0, 2)}),
+                        &column)
+                  .ok());
+  ASSERT_EQ(column.rows, 4);
+  EXPECT_EQ(ValueText(column, 0), "{2: {}, 3: {b: 11, c: 12}}");
+  EXPECT_EQ(ValueText(column, 1), "{}");
+  EXPECT_EQ(ValueText(column, 2), "{1: {a: 10}}");
+  EXPECT_EQ(ValueText(column, 3), "{2: {}, 3: {b: 11, c: 12}}");
+}
+
+TEST(ArrowColumnsTest, MapsWithoutAPlaceAreRefused) {
+  for (const auto& [type, json] :
+       std::vector<std::pair<std::shared_ptr<arrow::DataType>, const char*>>{
+           {arrow::map(arrow::int64(), arrow::list(arrow::int64())), "[[[1, [2]]]]"},
+           {arrow::map(arrow::float64(), arrow::int64()), "[[[1.5, 2]]]"},
+           {arrow::map(arrow::int64(),
+                       arrow::map(arrow::int64(), arrow::map(arrow::int64(), arrow::int64()))),
+            "[[[1, [[2, [[3, 4]]]]]]]"}}) {
+    Column column;
+    EXPECT_EQ(FromArrow(MakeTable({{"c", type, json}})->column(0), &column).code(),
+              absl::StatusCode::kInvalidArgument)
+        << type->ToString();
+  }
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ constexpr Kind kKinds[] = {
     {DeriveStep::kValues, NewValues},     {DeriveStep::kBucketize, NewBucketize},
     {DeriveStep::kCombo, NewCombo},       {DeriveStep::kLookup, NewLookup},
     {DeriveStep::kMatch, NewMatch},       {DeriveStep::kExpr, NewExpr},
-    {DeriveStep::kSequence, NewSequence},
+    {DeriveStep::kSequence, NewSequence}, {DeriveStep::kPool, NewPool},
 };
 
 }  // namespace

@@ -88,6 +88,7 @@ DerivationOr NewLookup(const DeriveStep& step, int inputs);
 DerivationOr NewMatch(const DeriveStep& step, int inputs);
 DerivationOr NewExpr(const DeriveStep& step, int inputs);
 DerivationOr NewSequence(const DeriveStep& step, int inputs);
+DerivationOr NewPool(const DeriveStep& step, int inputs);
 
 // ---- What the kinds share ----
 

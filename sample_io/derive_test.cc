@@ -145,6 +145,14 @@ TEST(MatchTest, ValuesMayBeIdsAndBadTextIsABadRow) {
   EXPECT_EQ(WhyBad(r, 2), "m: \"1^2\" is not pk^sk:v,sk:v|pk^sk:v");
 }
 
+TEST(MatchTest, SeveralKeysGiveAllPairs) {
+  FeatureSet set = OneId("steps { columns: 'm' columns: 'p' columns: 's' match { as_id: true } }");
+  Result r = Compile(set, {Strings("m", {"1^5:a,6:b|2^5:c"}), Lists<int64_t>("p", {{2, 9, 1}}),
+                           Lists<int64_t>("s", {{6, 5}})});
+  ASSERT_TRUE(r.status.ok()) << r.status;
+  EXPECT_THAT(IdsAt(r, 0), ElementsAre(Id("c"), Id("b"), Id("a")));
+}
+
 // The value of a map, taken by its size: TorchEasyRec's first example of a lookup.
 TEST(LookupTest, StepsFollowEachOther) {
   FeatureSet set = OneId(
@@ -202,6 +210,26 @@ TEST(SequenceTest, ListsOfAnotherLengthAreABadRow) {
               HasSubstr("a part of a sequence must be a list"));
 }
 
+TEST(SequenceTest, NumbersArePooledToOne) {
+  auto pooled = [](const std::string& how) {
+    Result r =
+        Compile(OneRaw("missing: -1 steps { columns: 'x' columns: 'i' sequence { max_length: 4 } } "
+                       "steps { pool { pooling: " +
+                       how + " } }"),
+                {Lists<double>("x", {{9, 1, 2, 3, 6}, {}, {5}}),
+                 Lists<int64_t>("i", {{1, 2, 3, 4, 5}, {}, {6}})});
+    EXPECT_TRUE(r.status.ok()) << r.status;
+    return r.batch.dense;
+  };
+  EXPECT_THAT(pooled("SUM"), ElementsAre(12, -1, 5));
+  EXPECT_THAT(pooled("MEAN"), ElementsAre(3, -1, 5));
+  EXPECT_THAT(pooled("SQRTN"), ElementsAre(6, -1, 5));
+  EXPECT_THAT(std::string(Compile(OneRaw("steps { columns: 'x' sequence { } } steps { pool { } }"),
+                                  {Lists<absl::string_view>("x", {{"a"}})})
+                              .status.message()),
+              HasSubstr("what is pooled must be numbers"));
+}
+
 // ---- bundles come from elsewhere ----
 
 TEST(DeriveTest, StepsThatNoPlanMakesAreRefused) {
@@ -216,7 +244,7 @@ TEST(DeriveTest, StepsThatNoPlanMakesAreRefused) {
         "steps { columns: 'a' expr { text: 'a + b' } }",
         "steps { columns: 'a' expr { text: 'a +' } }",
         "steps { columns: 'a' columns: 'b' sequence { timed: true } }",
-        "steps { columns: 'a' sequence { max_length: 0 } }"}) {
+        "steps { columns: 'a' sequence { max_length: 0 } }", "steps { pool { } }"}) {
     EXPECT_EQ(FeatureCompiler::Create(OneId(steps)).status().code(),
               absl::StatusCode::kInvalidArgument)
         << steps;

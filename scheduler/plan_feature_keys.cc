@@ -71,6 +71,9 @@ absl::Status CheckOutputKeys(const FeatureBlock& block, const std::string& kind,
     }
   } else {
     for (const char* key : kIdKeys) {
+      // A sequence of numbers is cut and pooled like one of ids.
+      const std::string name = key;
+      if (kind == "sequence" && (name == "pooling" || name == "max_length")) continue;
       if (Has(block, key)) return refuse(key);
     }
   }
@@ -166,14 +169,16 @@ bool GivesIds(const FeatureBlock& block, const std::string& kind) {
   if (kind == "lookup" || kind == "match" || kind == "expr") {
     return block.boundaries_size() > 0 || block.as() == FeatureBlock::ID;
   }
+  if (kind == "sequence") return block.sequence().ids_size() > 0;
   return kind != "raw";
 }
 
 absl::Status CheckFeatureKeys(const FeatureBlock& block, const std::string& kind,
                               const std::string& path, const SourceMap& map) {
   const bool ids = GivesIds(block, kind);
+  const bool both = block.sequence().ids_size() > 0 && block.sequence().raws_size() > 0;
   RETURN_IF_ERROR(CheckKindKeys(block, kind, path, map));
-  RETURN_IF_ERROR(CheckOutputKeys(block, kind, ids, path, map));
+  if (!both) RETURN_IF_ERROR(CheckOutputKeys(block, kind, ids, path, map));
   if (block.boundaries_size() > 0 && block.as() == FeatureBlock::ID) {
     return map.Error(path + ".as", "as: id beside boundaries, which take the value as a number");
   }

@@ -12,7 +12,7 @@ namespace starling {
 // "id", "combo", …: the one kind that the block has.
 absl::StatusOr<std::string> FeatureKind(const FeatureBlock& block, const std::string& path,
                                         const SourceMap& map);
-// Whether the block's features are ids, rather than numbers.
+// Whether the block's features are ids, rather than numbers. A sequence may have both.
 bool GivesIds(const FeatureBlock& block, const std::string& kind);
 // InvalidArgument for the first key that does not belong to the kind, or whose
 // value is out of range.

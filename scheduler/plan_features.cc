@@ -57,9 +57,12 @@ class BlockReader {
 
   // One more feature, with what the block says of all.
   BlockFeature& Add(const std::string& name, const std::string& path) {
+    return Add(name, path, ids_);
+  }
+  BlockFeature& Add(const std::string& name, const std::string& path, bool is_id) {
     BlockFeature& feature = features_.emplace_back();
     feature.path = path;
-    if (ids_) {
+    if (is_id) {
       IdFeature& id = feature.id.emplace();
       id.set_name(name);
       id.set_vocabulary(block_.has_vocabulary() ? block_.vocabulary() : MemberOf(name));
@@ -220,6 +223,10 @@ class BlockReader {
 
   absl::Status CheckSequence() const {
     const FeatureBlock::Sequence& sequence = block_.sequence();
+    if (sequence.ids().empty() && sequence.raws().empty()) {
+      return map_.Error(Path("sequence"),
+                        "a sequence lists columns under ids or raws: this has none");
+    }
     if (!block_.has_pooling()) {
       return map_.Error(Path("sequence"),
                         "no model reads raw sequences yet: give pooling, as in {pooling: mean}");
@@ -247,25 +254,37 @@ class BlockReader {
     RETURN_IF_ERROR(CheckSequence());
     const FeatureBlock::Sequence& sequence = block_.sequence();
     for (int i = 0; i < sequence.ids_size(); ++i) {
-      BlockFeature& feature = Add(sequence.ids(i), Path("sequence.ids", i));
+      BlockFeature& feature = Add(sequence.ids(i), Path("sequence.ids", i), true);
       if (i < sequence.vocabularies_size()) feature.id->set_vocabulary(sequence.vocabularies(i));
-      DeriveStep& step = AddStep(&feature);
-      DeriveStep::Sequence& options = *step.mutable_sequence();
-      if (block_.has_max_length()) options.set_max_length(block_.max_length());
-      options.set_keep(sequence.keep());
-      Read({Path("sequence.ids", i), sequence.ids(i), ColumnUse::kIdList}, &step, &feature);
-      for (int k = 0; k < sequence.ids_size(); ++k) {
-        if (k != i) step.add_columns(sequence.ids(k));  // A need of its own feature.
-      }
-      if (sequence.has_time()) {
-        options.set_timed(true);
-        if (sequence.has_within()) options.set_within(sequence.within());
-        Read({Path("sequence.time"), sequence.time(), ColumnUse::kTimes}, &step, &feature);
-        Read({"data.event_time", data_.event_time(), ColumnUse::kTime}, &step, &feature);
-      }
+      AddSequenceStep({Path("sequence.ids", i), sequence.ids(i), ColumnUse::kIdList}, &feature);
       Finish(&feature);
     }
+    for (int i = 0; i < sequence.raws_size(); ++i) {
+      BlockFeature& feature = Add(sequence.raws(i), Path("sequence.raws", i), false);
+      AddSequenceStep({Path("sequence.raws", i), sequence.raws(i), ColumnUse::kVector}, &feature);
+      AddStep(&feature).mutable_pool()->set_pooling(block_.pooling());
+    }
     return absl::OkStatus();
+  }
+
+  // Reads the list itself, then those beside it, which are needs of their own features.
+  void AddSequenceStep(const ColumnNeed& own, BlockFeature* feature) const {
+    const FeatureBlock::Sequence& sequence = block_.sequence();
+    DeriveStep& step = AddStep(feature);
+    DeriveStep::Sequence& options = *step.mutable_sequence();
+    if (block_.has_max_length()) options.set_max_length(block_.max_length());
+    options.set_keep(sequence.keep());
+    Read(own, &step, feature);
+    for (const auto* lists : {&sequence.ids(), &sequence.raws()}) {
+      for (const std::string& column : *lists) {
+        if (column != own.column) step.add_columns(column);
+      }
+    }
+    if (!sequence.has_time()) return;
+    options.set_timed(true);
+    if (sequence.has_within()) options.set_within(sequence.within());
+    Read({Path("sequence.time"), sequence.time(), ColumnUse::kTimes}, &step, feature);
+    Read({"data.event_time", data_.event_time(), ColumnUse::kTime}, &step, feature);
   }
 
   const FeatureBlock& block_;

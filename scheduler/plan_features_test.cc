@@ -116,6 +116,23 @@ TEST(PlanFeaturesTest, ASequencesListsKnowEachOther) {
       << plan.features.ids(1).ShortDebugString();
 }
 
+TEST(PlanFeaturesTest, ASequenceMayHoldNumbers) {
+  Plan plan = GoodPlan("{sequence: {ids: i, raws: x}, pooling: mean, dim: 4, norm: log1p}");
+  RawFeature due;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      "name: 'x' norm: LOG1P missing: 0 steps { columns: ['x', 'i'] sequence { keep: TAIL } } "
+      "steps { pool { pooling: MEAN } }",
+      &due));
+  EXPECT_EQ(plan.features.ids(0).steps(0).columns(1), "x");
+  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(plan.features.raws(0), due))
+      << plan.features.raws(0).ShortDebugString();
+  EXPECT_EQ(GoodPlan("{sequence: {raws: x}, pooling: sum, max_length: 3}").features.raws_size(), 1);
+  EXPECT_EQ(ErrorOf("{sequence: {raws: x}, pooling: sum, dim: 4}"),
+            "53: dim belongs to id features, but this block makes numbers");
+  EXPECT_EQ(ErrorOf("{sequence: {}, pooling: sum}"),
+            "13: a sequence lists columns under ids or raws: this has none");
+}
+
 TEST(PlanFeaturesTest, EveryErrorNamesItsPlace) {
   const std::pair<const char*, const char*> cases[] = {
       {"{id: a, combo: [b, c]}",

@@ -41,7 +41,11 @@ class Inputs {
     if (feature.steps().empty()) AddColumn(feature.name(), datatype, width);
     for (const DeriveStep& step : feature.steps()) {
       for (int i = 0; i < step.columns_size(); ++i) {
-        AddColumn(step.columns(i), DatatypeOf(step, i), 0);
+        // A sequence's own list; those beside it are features of their own.
+        const bool own = step.has_sequence() && i == 0;
+        const bool beside = step.has_sequence() && i > 0 &&
+                            i < step.columns_size() - (step.sequence().timed() ? 2 : 0);
+        if (!beside) AddColumn(step.columns(i), own ? datatype : DatatypeOf(step, i), 0);
       }
     }
   }

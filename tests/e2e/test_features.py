@@ -23,14 +23,14 @@ features:
   - {{expr: "if(price > 2, log1p(price), -price)", name: bent, missing: 0.5}}
   - {{raw: price, clip: {{min: 0, max: 8}}, zscore: {{mean: 3, stddev: 2}}}}
   - {{raw: vector, width: 3}}
-  - sequence: {{ids: [past_item], vocabularies: [item], time: past_time, within: 60s}}
+  - sequence: {{ids: [past_item], vocabularies: [item], raws: [past_price], time: past_time, within: 60s}}
     max_length: 3
     pooling: mean
     dim: 4
 model: {{deepfm: {{hidden: [16]}}}}
 train: {{dir: "{data}/run", seed: 7, checkpoint: {{every: 0s}}}}
 """
-INPUTS = ["user", "item", "tags", "price", "counts", "nested", "vector", "past_item", "past_time", "ts"]
+INPUTS = ["user", "item", "tags", "price", "counts", "nested", "vector", "past_item", "past_price", "past_time", "ts"]
 
 
 def make(rows, seed):
@@ -48,6 +48,7 @@ def make(rows, seed):
         out["nested"].append(some("|".join(f"u{u}^" + ",".join(f"{i}:v{pick(3)}" for i in range(20)) for u in (user, pick(30)))))
         out["vector"].append(some([float(np.float32(x)) for x in rng.normal(size=3)]))
         out["past_item"].append([pick(20) for _ in range(past)])
+        out["past_price"].append([float(pick(100)) / 8 for _ in range(past)])
         out["past_time"].append([1000 + pick(100) for _ in range(past)])
         out["ts"].append(1100)
         out["click"].append(int(rng.random() < 0.2 + 0.5 * (item % 3 == user % 3)))
@@ -57,6 +58,7 @@ def make(rows, seed):
         "counts": pa.array(out["counts"], pa.string()), "nested": pa.array(out["nested"], pa.string()),
         "vector": pa.array(out["vector"], pa.list_(pa.float64())),
         "past_item": pa.array(out["past_item"], pa.list_(pa.int64())),
+        "past_price": pa.array(out["past_price"], pa.list_(pa.float64())),
         "past_time": pa.array(out["past_time"], pa.list_(pa.int64())),
         "ts": pa.array(out["ts"], pa.int64()), "click": pa.array(out["click"], pa.int64())})
 
@@ -92,7 +94,10 @@ def test_served_scores_equal_predicted_scores_bit_for_bit(trained):
     served = []
     with harness.Server(tmp / "bundle", tmp) as server:
         status, text = server.get("/v2/models/test")
-        assert status == 200 and {t["name"] for t in json.loads(text)["inputs"]} == set(INPUTS)
+        listed = {t["name"]: t["datatype"] for t in json.loads(text)["inputs"]}
+        assert status == 200 and set(listed) == set(INPUTS)
+        assert {listed[name] for name in ("price", "vector", "past_price")} == {"FP64"}
+        assert {listed[name] for name in ("tags", "counts", "nested")} == {"BYTES"}
         for begin in range(0, 400, 100):
             part = table.slice(begin, 100)
             status, reply = server.infer([tensor(part, name) for name in INPUTS])
