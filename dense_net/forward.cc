@@ -47,7 +47,7 @@ class NetworkImpl : public Network {
     return std::make_unique<StepWorkspace>();
   }
 
-  void InitParams(std::span<float> params) const override {
+  void InitParams(std::span<Real> params) const override {
     for (size_t p = 0; p < graph_.params.size(); ++p) {
       const ParamSpec& spec = graph_.params[p];
       const uint64_t key = HashBytes(spec.name, spec_.seed());
@@ -56,14 +56,14 @@ class NetworkImpl : public Network {
         double value = 0;
         if (graph_.inits[p] == Init::kOne) value = 1;
         if (graph_.inits[p] == Init::kXavierNormal) value = deviation * RandomNormal(key, i);
-        params[spec.offset + i] = static_cast<float>(value);
+        params[spec.offset + i] = static_cast<Real>(value);
       }
     }
   }
 
-  absl::Status Score(const Batch& batch, std::span<const std::span<const float>> rows,
-                     std::span<const float> params, ThreadPool* pool, Workspace* workspace,
-                     std::span<float> scores) const override {
+  absl::Status Score(const Batch& batch, std::span<const std::span<const Real>> rows,
+                     std::span<const Real> params, ThreadPool* pool, Workspace* workspace,
+                     std::span<Real> scores) const override {
     RETURN_IF_ERROR(CheckBatch(batch, rows, params, scores));
     if (batch.rows == 0) return absl::OkStatus();
     Step step = MakeStep(batch, rows, params, scores);
@@ -73,11 +73,11 @@ class NetworkImpl : public Network {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<double> Train(const Batch& batch, std::span<const std::span<const float>> rows,
-                               std::span<const float> params, uint64_t step_seed, ThreadPool* pool,
-                               Workspace* workspace, std::span<float> scores,
-                               std::span<const std::span<float>> row_grads,
-                               std::span<float> param_grads) const override {
+  absl::StatusOr<double> Train(const Batch& batch, std::span<const std::span<const Real>> rows,
+                               std::span<const Real> params, uint64_t step_seed, ThreadPool* pool,
+                               Workspace* workspace, std::span<Real> scores,
+                               std::span<const std::span<Real>> row_grads,
+                               std::span<Real> param_grads) const override {
     RETURN_IF_ERROR(CheckBatch(batch, rows, params, scores));
     RETURN_IF_ERROR(CheckTraining(batch, row_grads, param_grads));
     Step step = MakeStep(batch, rows, params, scores);
@@ -96,8 +96,8 @@ class NetworkImpl : public Network {
   }
 
  private:
-  Step MakeStep(const Batch& batch, std::span<const std::span<const float>> rows,
-                std::span<const float> params, std::span<float> scores) const {
+  Step MakeStep(const Batch& batch, std::span<const std::span<const Real>> rows,
+                std::span<const Real> params, std::span<Real> scores) const {
     Step step;
     step.batch = &batch;
     step.rows = rows;
@@ -107,8 +107,8 @@ class NetworkImpl : public Network {
     return step;
   }
 
-  absl::Status CheckBatch(const Batch& batch, std::span<const std::span<const float>> rows,
-                          std::span<const float> params, std::span<float> scores) const {
+  absl::Status CheckBatch(const Batch& batch, std::span<const std::span<const Real>> rows,
+                          std::span<const Real> params, std::span<Real> scores) const {
     const int64_t tables = spec_.table_width_size();
     if (std::ssize(batch.tables) != tables) return Mismatch("tables", batch.tables.size(), tables);
     if (std::ssize(rows) != tables) return Mismatch("tables of rows", rows.size(), tables);
@@ -144,8 +144,8 @@ class NetworkImpl : public Network {
     return absl::OkStatus();
   }
 
-  absl::Status CheckTraining(const Batch& batch, std::span<const std::span<float>> row_grads,
-                             std::span<float> param_grads) const {
+  absl::Status CheckTraining(const Batch& batch, std::span<const std::span<Real>> row_grads,
+                             std::span<Real> param_grads) const {
     if (batch.rows == 0) return absl::InvalidArgumentError("network: a training batch has no rows");
     if (std::ssize(batch.labels) != batch.rows) {
       return Mismatch("labels", batch.labels.size(), batch.rows);

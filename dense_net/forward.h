@@ -21,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "base/thread_pool.h"
 #include "dense_net/model.pb.h"
+#include "dense_net/real.h"
 #include "sample_io/batch.h"
 
 namespace starling {
@@ -63,7 +64,7 @@ class Network {
   virtual const GraphSpec& spec() const = 0;
   virtual const std::vector<ParamSpec>& params() const = 0;
   virtual int64_t param_floats() const = 0;
-  virtual void InitParams(std::span<float> params) const = 0;  // By spec.seed alone.
+  virtual void InitParams(std::span<Real> params) const = 0;  // By spec.seed alone.
   // Multiply-adds counted as two: GEMM only, for one row, forward and forward + backward.
   virtual double gemm_flops_forward() const = 0;
   virtual double gemm_flops_train() const = 0;
@@ -72,21 +73,18 @@ class Network {
 
   // Probabilities of the batch's rows into `scores` (rows). rows[t] holds the
   // pulled weights of table t, (U, table_width[t]).
-  virtual absl::Status Score(const Batch& batch, std::span<const std::span<const float>> rows,
-                             std::span<const float> params, ThreadPool* pool, Workspace* workspace,
-                             std::span<float> scores) const = 0;
+  virtual absl::Status Score(const Batch& batch, std::span<const std::span<const Real>> rows,
+                             std::span<const Real> params, ThreadPool* pool, Workspace* workspace,
+                             std::span<Real> scores) const = 0;
 
   // Forward and backward of the mean log loss. Fills `scores`, row_grads[t]
   // (U, table_width[t]) and param_grads (param_floats), and returns the loss.
   // `step_seed` drives dropout. Aborted (exit 4), naming the first op that is
   // not finite, if the loss is NaN or infinite; gradients are then unspecified.
-  virtual absl::StatusOr<double> Train(const Batch& batch,
-                                       std::span<const std::span<const float>> rows,
-                                       std::span<const float> params, uint64_t step_seed,
-                                       ThreadPool* pool, Workspace* workspace,
-                                       std::span<float> scores,
-                                       std::span<const std::span<float>> row_grads,
-                                       std::span<float> param_grads) const = 0;
+  virtual absl::StatusOr<double> Train(
+      const Batch& batch, std::span<const std::span<const Real>> rows, std::span<const Real> params,
+      uint64_t step_seed, ThreadPool* pool, Workspace* workspace, std::span<Real> scores,
+      std::span<const std::span<Real>> row_grads, std::span<Real> param_grads) const = 0;
 };
 
 }  // namespace starling

@@ -1,4 +1,4 @@
-// Single-precision matrix products, by the best instruction set of the machine.
+// Matrix products, by the best instruction set of the machine.
 //
 // The promise everything rests on: an element of the result is one chain of
 // multiply-adds in the order of k, started from the bias, from what C held or
@@ -11,11 +11,13 @@
 
 #include <cstdint>
 
+#include "dense_net/real.h"
+
 namespace starling {
 
 // A (m, k) with any strides, so that a transposed matrix needs no copy.
 struct GemmA {
-  const float* data;
+  const Real* data;
   int64_t row_stride, col_stride;
 };
 
@@ -23,9 +25,9 @@ struct GemmA {
 // a row-major matrix by ViewGemmB, which suits few rows of A.
 inline constexpr int kGemmPanel = 16;
 struct GemmB {
-  const float* data;
+  const Real* data;
   int64_t panel_stride, row_stride;
-  const float* last;  // The panel that has fewer columns, zero filled; row stride kGemmPanel.
+  const Real* last;  // The panel that has fewer columns, zero filled; row stride kGemmPanel.
 };
 
 enum class GemmStart { kZero, kBias, kAdd };  // kAdd: C += A * B.
@@ -34,17 +36,17 @@ enum class GemmStart { kZero, kBias, kAdd };  // kAdd: C += A * B.
 inline int64_t PackedGemmFloats(int k, int n) {
   return static_cast<int64_t>(k) * ((n + kGemmPanel - 1) / kGemmPanel) * kGemmPanel;
 }
-GemmB PackGemmB(int k, int n, const float* b, int64_t row_stride, int64_t col_stride, float* out);
+GemmB PackGemmB(int k, int n, const Real* b, int64_t row_stride, int64_t col_stride, Real* out);
 // A view of row-major `b`; only the last, partial panel is copied, to `last` (k, kGemmPanel).
-GemmB ViewGemmB(int k, int n, const float* b, float* last);
+GemmB ViewGemmB(int k, int n, const Real* b, Real* last);
 
 // C (m, n), row-major and dense, from A and B. `bias` (n) is read for kBias only.
-void Gemm(int m, int n, int k, const GemmA& a, const GemmB& b, GemmStart start, const float* bias,
-          float* c);
+void Gemm(int m, int n, int k, const GemmA& a, const GemmB& b, GemmStart start, const Real* bias,
+          Real* c);
 
 // y[i] = start + row i of x (m, k) times w (k): the product for one column. Its
 // order of summation is its own, and as independent of the other rows.
-void RowDots(int m, int k, const float* x, const float* w, float start, float* y);
+void RowDots(int m, int k, const Real* x, const Real* w, Real start, Real* y);
 
 // "avx2" or "base".
 const char* GemmInstructionSet();

@@ -29,13 +29,13 @@ struct Value {
 // What all tiles of one step share.
 struct Step {
   const Batch* batch = nullptr;
-  std::span<const std::span<const float>> rows;  // Pulled weights, by table.
-  const float* params = nullptr;
+  std::span<const std::span<const Real>> rows;  // Pulled weights, by table.
+  const Real* params = nullptr;
   uint64_t seed = 0;
   bool training = false;
   int tile = 0;                 // Rows of a full tile.
   int tiles = 0;                // Tiles of the batch.
-  float* scores = nullptr;      // (rows)
+  Real* scores = nullptr;       // (rows)
   double* tile_loss = nullptr;  // (tiles): sums of the log loss.
 };
 
@@ -47,16 +47,16 @@ struct OpTile {
   int index = 0;
   int64_t first = 0;
   int rows = 0;
-  std::array<const float*, kOpInputsMax> in{};
-  float* out = nullptr;
+  std::array<const Real*, kOpInputsMax> in{};
+  Real* out = nullptr;
   // Backward only. A null in_grad is not wanted; in_add says that it already
   // holds the gradient by way of another op and is to be added to.
-  std::array<float*, kOpInputsMax> in_grad{};
+  std::array<Real*, kOpInputsMax> in_grad{};
   std::array<bool, kOpInputsMax> in_add{};
-  const float* out_grad = nullptr;
-  float* param_grads = nullptr;  // The lane's sums, (param_floats).
-  float* state = nullptr;        // The op's memory of this step, StateFloats.
-  float* scratch = nullptr;      // The thread's, ScratchFloats.
+  const Real* out_grad = nullptr;
+  Real* param_grads = nullptr;  // The lane's sums, (param_floats).
+  Real* state = nullptr;        // The op's memory of this step, StateFloats.
+  Real* scratch = nullptr;      // The thread's, ScratchFloats.
 };
 
 class Op {
@@ -87,7 +87,7 @@ class Op {
   virtual int64_t StateFloats(const Step& /*step*/) const { return 0; }
   virtual int64_t ScratchFloats(int /*tile*/) const { return 0; }
   // Fills the state, once a step, before any tile.
-  virtual void Prepare(const Step& /*step*/, float* /*state*/) const {}
+  virtual void Prepare(const Step& /*step*/, Real* /*state*/) const {}
 
  private:
   const std::string name_;
@@ -103,9 +103,9 @@ class CoupledOp : public Op {
  public:
   using Op::Op;
   virtual void ReduceForward(const OpTile& tile) const = 0;
-  virtual void CombineForward(const Step& step, float* state, float* param_grads) const = 0;
+  virtual void CombineForward(const Step& step, Real* state, Real* param_grads) const = 0;
   virtual void ReduceBackward(const OpTile& tile) const = 0;
-  virtual void CombineBackward(const Step& step, float* state, float* param_grads) const = 0;
+  virtual void CombineBackward(const Step& step, Real* state, Real* param_grads) const = 0;
 };
 
 enum class Init { kZero, kOne, kXavierNormal };

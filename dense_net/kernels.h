@@ -15,10 +15,10 @@ namespace starling {
 
 // Where the gradient of one slot of a table lies, for SumOccurrences.
 struct GradientRoute {
-  const float* embedding = nullptr;  // Of entry 0; null: the model reads none.
-  int64_t embedding_stride = 0;      // Floats from entry to entry.
+  const Real* embedding = nullptr;  // Of entry 0; null: the model reads none.
+  int64_t embedding_stride = 0;     // Floats from entry to entry.
   int embedding_dim = 0, embedding_offset = 0;
-  const float* linear = nullptr;  // (entries); null: the model reads none.
+  const Real* linear = nullptr;  // (entries); null: the model reads none.
   int linear_offset = 0;
   const uint32_t* row_of_entry = nullptr;  // Null: entry i is row i.
 };
@@ -29,53 +29,52 @@ struct SlotView {
   const uint32_t* index;
   const float* weights;          // Null: all 1.
   const uint32_t* entry_of_row;  // Null: row i is entry i.
-  const float* rows;             // The table's pulled rows, (U, width).
+  const Real* rows;              // The table's pulled rows, (U, width).
   int64_t width;
 };
 
 struct GemmKernels {
   const char* name;
   void (*gemm)(int m, int n, int k, const GemmA& a, const GemmB& b, GemmStart start,
-               const float* bias, float* c);
-  void (*pack)(int k, int n, const float* b, int64_t row_stride, int64_t col_stride, float* out);
-  void (*row_dots)(int m, int k, const float* x, const float* w, float start, float* y);
+               const Real* bias, Real* c);
+  void (*pack)(int k, int n, const Real* b, int64_t row_stride, int64_t col_stride, Real* out);
+  void (*row_dots)(int m, int k, const Real* x, const Real* w, Real start, Real* y);
 };
 
 struct Kernels {
   // out (n) += the sum over rows of x (m, n), each times scale[i] if given.
-  void (*add_rows)(int m, int n, const float* x, const float* scale, float* out);
+  void (*add_rows)(int m, int n, const Real* x, const Real* scale, Real* out);
   // Column means of x (m, n), and sums of squared distances from them.
-  void (*column_moments)(int m, int n, const float* x, float* mean, float* m2);
+  void (*column_moments)(int m, int n, const Real* x, Real* mean, Real* m2);
   // y = x * scale + shift, by column.
-  void (*scale_shift)(int m, int n, const float* x, const float* scale, const float* shift,
-                      float* y);
+  void (*scale_shift)(int m, int n, const Real* x, const Real* scale, const Real* shift, Real* y);
   // sum_g += sums of g; sum_gx += sums of g * (x - mean) * inv_std, by column.
-  void (*norm_sums)(int m, int n, const float* g, const float* x, const float* mean,
-                    const float* inv_std, float* sum_g, float* sum_gx);
+  void (*norm_sums)(int m, int n, const Real* g, const Real* x, const Real* mean,
+                    const Real* inv_std, Real* sum_g, Real* sum_gx);
   // out = scale * (g - mean_g - (x - mean) * inv_std * mean_gx), by column.
-  void (*norm_backward)(int m, int n, const float* g, const float* x, const float* mean,
-                        const float* inv_std, const float* scale, const float* mean_g,
-                        const float* mean_gx, float* out, bool add);
-  void (*relu)(int64_t n, const float* x, float* y);
-  void (*relu_backward)(int64_t n, const float* y, const float* g, float* out, bool add);
+  void (*norm_backward)(int m, int n, const Real* g, const Real* x, const Real* mean,
+                        const Real* inv_std, const Real* scale, const Real* mean_g,
+                        const Real* mean_gx, Real* out, bool add);
+  void (*relu)(int64_t n, const Real* x, Real* y);
+  void (*relu_backward)(int64_t n, const Real* y, const Real* g, Real* out, bool add);
   // out = x * (keep_scale where the hash of (key, first_row + i, j) is below `keep`, else 0).
-  void (*dropout)(int m, int n, uint64_t key, int64_t first_row, uint32_t keep, float keep_scale,
-                  const float* x, float* out, bool add);
+  void (*dropout)(int m, int n, uint64_t key, int64_t first_row, uint32_t keep, Real keep_scale,
+                  const Real* x, Real* out, bool add);
   // y (m) = half of (the squared sum less the sum of squares) of x (m, slots, dim).
-  void (*fm)(int m, int slots, int dim, const float* x, float* scratch, float* y);
-  void (*fm_backward)(int m, int slots, int dim, const float* x, const float* g, float* scratch,
-                      float* out, bool add);
+  void (*fm)(int m, int slots, int dim, const Real* x, Real* scratch, Real* y);
+  void (*fm_backward)(int m, int slots, int dim, const Real* x, const Real* g, Real* scratch,
+                      Real* out, bool add);
   // y = a * b + c, and out = a * b.
-  void (*multiply_add)(int64_t n, const float* a, const float* b, const float* c, float* y);
-  void (*multiply)(int64_t n, const float* a, const float* b, float* out, bool add);
-  void (*copy)(int64_t n, const float* x, float* out, bool add);
+  void (*multiply_add)(int64_t n, const Real* a, const Real* b, const Real* c, Real* y);
+  void (*multiply)(int64_t n, const Real* a, const Real* b, Real* out, bool add);
+  void (*copy)(int64_t n, const Real* x, Real* out, bool add);
   // out (m rows, `stride` apart, `dim` floats) = weighted sums of the segments at
   // `offset` of each row's ids; rows first .. first + m of the batch.
-  void (*pool)(const SlotView& slot, int64_t first, int m, int offset, int dim, float* out,
+  void (*pool)(const SlotView& slot, int64_t first, int m, int offset, int dim, Real* out,
                int64_t stride);
   // grad (width) = the sum over one id's occurrences.
   void (*sum_occurrences)(const Occurrence* begin, const Occurrence* end,
-                          const GradientRoute* routes, int width, float* grad);
+                          const GradientRoute* routes, int width, Real* grad);
 };
 
 const GemmKernels& GemmKernel();

@@ -16,13 +16,13 @@ class ActivationOp : public Op {
 
   void Forward(const OpTile& tile) const override {
     const int64_t n = static_cast<int64_t>(tile.rows) * width();
-    const float* x = tile.in[0];
-    float* y = tile.out;
+    const Real* x = tile.in[0];
+    Real* y = tile.out;
     switch (kind_) {
       case MlpOptions::RELU:
         return Kernel().relu(n, x, y);
       case MlpOptions::SIGMOID:
-        for (int64_t i = 0; i < n; ++i) y[i] = 1.0f / (1.0f + std::exp(-x[i]));
+        for (int64_t i = 0; i < n; ++i) y[i] = 1 / (1 + std::exp(-x[i]));
         return;
       case MlpOptions::TANH:
         for (int64_t i = 0; i < n; ++i) y[i] = std::tanh(x[i]);
@@ -33,13 +33,13 @@ class ActivationOp : public Op {
   // Each derivative is a function of the output, so the input may be gone.
   void Backward(const OpTile& tile) const override {
     const int64_t n = static_cast<int64_t>(tile.rows) * width();
-    const float* y = tile.out;
-    const float* g = tile.out_grad;
-    float* out = tile.in_grad[0];
+    const Real* y = tile.out;
+    const Real* g = tile.out_grad;
+    Real* out = tile.in_grad[0];
     if (out == nullptr) return;
     if (kind_ == MlpOptions::RELU) return Kernel().relu_backward(n, y, g, out, tile.in_add[0]);
     for (int64_t i = 0; i < n; ++i) {
-      const float slope = kind_ == MlpOptions::SIGMOID ? y[i] * (1 - y[i]) : 1 - y[i] * y[i];
+      const Real slope = kind_ == MlpOptions::SIGMOID ? y[i] * (1 - y[i]) : 1 - y[i] * y[i];
       out[i] = (tile.in_add[0] ? out[i] : 0) + g[i] * slope;
     }
   }

@@ -26,7 +26,7 @@ class BatchNormOp : public CoupledOp {
     return (kVectors + (step.training ? 2 * step.tiles : 0)) * int64_t{width()};
   }
 
-  void Prepare(const Step& step, float* state) const override {
+  void Prepare(const Step& step, Real* state) const override {
     if (step.training) return;
     for (int j = 0; j < width(); ++j) {
       SetScale(step, step.params[params_.mean + j], step.params[params_.variance + j], j, state);
@@ -39,17 +39,17 @@ class BatchNormOp : public CoupledOp {
   }
 
   void ReduceForward(const OpTile& tile) const override {
-    float* part = Part(tile.state, tile.index);
+    Real* part = Part(tile.state, tile.index);
     Kernel().column_moments(tile.rows, width(), tile.in[0], part, part + width());
   }
 
   // Joins the tiles' moments by Chan's rule, in double.
-  void CombineForward(const Step& step, float* state, float* param_grads) const override {
+  void CombineForward(const Step& step, Real* state, Real* param_grads) const override {
     const int64_t rows = step.batch->rows;
     for (int j = 0; j < width(); ++j) {
       double mean = 0, m2 = 0, count = 0;
       for (int t = 0; t < step.tiles; ++t) {
-        const float* part = Part(state, t);
+        const Real* part = Part(state, t);
         const double n =
             static_cast<double>(std::min<int64_t>(step.tile, rows - int64_t{t} * step.tile));
         const double delta = part[j] - mean;
@@ -60,21 +60,21 @@ class BatchNormOp : public CoupledOp {
       SetScale(step, mean, m2 / count, j, state);
       const double unbiased = m2 / std::max(count - 1, 1.0);
       param_grads[params_.mean + j] =
-          static_cast<float>(kMomentum * (mean - step.params[params_.mean + j]));
+          static_cast<Real>(kMomentum * (mean - step.params[params_.mean + j]));
       param_grads[params_.variance + j] =
-          static_cast<float>(kMomentum * (unbiased - step.params[params_.variance + j]));
+          static_cast<Real>(kMomentum * (unbiased - step.params[params_.variance + j]));
     }
   }
 
   void ReduceBackward(const OpTile& tile) const override {
-    float* part = Part(tile.state, tile.index);
-    std::fill_n(part, 2 * width(), 0.0f);
+    Real* part = Part(tile.state, tile.index);
+    std::fill_n(part, 2 * width(), Real{0});
     Kernel().norm_sums(tile.rows, width(), tile.out_grad, tile.in[0], Vector(tile.state, kMean),
                        Vector(tile.state, kInvStd), part, part + width());
   }
 
   // Leaves the means of g and g * x̂ in the place of shift and of the first part.
-  void CombineBackward(const Step& step, float* state, float* param_grads) const override {
+  void CombineBackward(const Step& step, Real* state, Real* param_grads) const override {
     const double rows = step.batch->rows;
     for (int j = 0; j < width(); ++j) {
       double sum_g = 0, sum_gx = 0;
@@ -82,16 +82,16 @@ class BatchNormOp : public CoupledOp {
         sum_g += Part(state, t)[j];
         sum_gx += Part(state, t)[width() + j];
       }
-      param_grads[params_.shift + j] += static_cast<float>(sum_g);
-      param_grads[params_.scale + j] += static_cast<float>(sum_gx);
-      Vector(state, kShift)[j] = static_cast<float>(sum_g / rows);
-      Vector(state, kMeanGx)[j] = static_cast<float>(sum_gx / rows);
+      param_grads[params_.shift + j] += static_cast<Real>(sum_g);
+      param_grads[params_.scale + j] += static_cast<Real>(sum_gx);
+      Vector(state, kShift)[j] = static_cast<Real>(sum_g / rows);
+      Vector(state, kMeanGx)[j] = static_cast<Real>(sum_gx / rows);
     }
   }
 
   void Backward(const OpTile& tile) const override {
     if (tile.in_grad[0] == nullptr) return;
-    float* state = tile.state;
+    Real* state = tile.state;
     Kernel().norm_backward(tile.rows, width(), tile.out_grad, tile.in[0], Vector(state, kMean),
                            Vector(state, kInvStd), Vector(state, kScale), Vector(state, kShift),
                            Vector(state, kMeanGx), tile.in_grad[0], tile.in_add[0]);
@@ -102,17 +102,17 @@ class BatchNormOp : public CoupledOp {
   // where shift is no longer needed and holds the mean of g.
   enum { kScale, kShift, kMean, kInvStd, kMeanGx, kVectors };
 
-  float* Vector(float* state, int which) const { return state + int64_t{which} * width(); }
-  float* Part(float* state, int tile) const {
+  Real* Vector(Real* state, int which) const { return state + int64_t{which} * width(); }
+  Real* Part(Real* state, int tile) const {
     return state + (kVectors + 2 * int64_t{tile}) * width();
   }
-  void SetScale(const Step& step, double mean, double variance, int j, float* state) const {
+  void SetScale(const Step& step, double mean, double variance, int j, Real* state) const {
     const double inv_std = 1.0 / std::sqrt(variance + kEps);
     const double scale = inv_std * step.params[params_.scale + j];
-    Vector(state, kScale)[j] = static_cast<float>(scale);
-    Vector(state, kShift)[j] = static_cast<float>(step.params[params_.shift + j] - mean * scale);
-    Vector(state, kMean)[j] = static_cast<float>(mean);
-    Vector(state, kInvStd)[j] = static_cast<float>(inv_std);
+    Vector(state, kScale)[j] = static_cast<Real>(scale);
+    Vector(state, kShift)[j] = static_cast<Real>(step.params[params_.shift + j] - mean * scale);
+    Vector(state, kMean)[j] = static_cast<Real>(mean);
+    Vector(state, kInvStd)[j] = static_cast<Real>(inv_std);
   }
 
   const Offsets params_;

@@ -18,7 +18,7 @@ class ConcatOp : public Op {
       : Op(std::move(name), inputs, WidthOf(inputs)) {}
 
   void Forward(const OpTile& tile) const override {
-    float* out = tile.out;
+    Real* out = tile.out;
     for (size_t v = 0; v < inputs().size(); ++v) {
       const int n = inputs()[v].width;
       for (int i = 0; i < tile.rows; ++i) {
@@ -28,7 +28,7 @@ class ConcatOp : public Op {
     }
   }
   void Backward(const OpTile& tile) const override {
-    const float* g = tile.out_grad;
+    const Real* g = tile.out_grad;
     for (size_t v = 0; v < inputs().size(); ++v) {
       const int n = inputs()[v].width;
       for (int i = 0; tile.in_grad[v] != nullptr && i < tile.rows; ++i) {

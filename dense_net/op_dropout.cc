@@ -14,7 +14,7 @@ class DropoutOp : public Op {
       : Op(std::move(name), {x}, x.width),
         key_(HashBytes(this->name(), 0)),
         keep_(static_cast<uint32_t>((1.0 - share) * 4294967295.0)),
-        scale_(static_cast<float>(1.0 / (1.0 - share))) {}
+        scale_(static_cast<Real>(1.0 / (1.0 - share))) {}
 
   void Forward(const OpTile& tile) const override {
     if (tile.step->training) return Mask(tile, tile.in[0], tile.out, false);
@@ -25,14 +25,14 @@ class DropoutOp : public Op {
   }
 
  private:
-  void Mask(const OpTile& tile, const float* x, float* out, bool add) const {
+  void Mask(const OpTile& tile, const Real* x, Real* out, bool add) const {
     Kernel().dropout(tile.rows, width(), Mix64(tile.step->seed) ^ key_, tile.first, keep_, scale_,
                      x, out, add);
   }
 
   const uint64_t key_;
   const uint32_t keep_;  // Of 2^32 - 1.
-  const float scale_;
+  const Real scale_;
 };
 
 }  // namespace

@@ -31,7 +31,7 @@ class EmbeddingOp : public Op {
   bool keeps_gradient() const override { return true; }
 
   void Forward(const OpTile& tile) const override {
-    float* out = tile.out;
+    Real* out = tile.out;
     for (const SlotSpec& slot : slots_) {
       Kernel().pool(ViewSlot(*tile.step, slot), tile.first, tile.rows, slot.embedding_offset(),
                     slot.embedding_dim(), out, width());

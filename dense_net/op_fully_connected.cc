@@ -28,8 +28,8 @@ class FullyConnectedOp : public Op {
   int64_t ScratchFloats(int tile) const override {
     return std::max(PackedGemmFloats(tile, width()), int64_t{k_} * kGemmPanel);
   }
-  void Prepare(const Step& step, float* state) const override {
-    const float* w = step.params + weight_;
+  void Prepare(const Step& step, Real* state) const override {
+    const Real* w = step.params + weight_;
     if (!Packs(step)) return;
     PackGemmB(k_, width(), w, width(), 1, state);
     if (step.training) {
@@ -38,8 +38,8 @@ class FullyConnectedOp : public Op {
   }
 
   void Forward(const OpTile& tile) const override {
-    const float* w = tile.step->params + weight_;
-    const float* bias = bias_ < 0 ? nullptr : tile.step->params + bias_;
+    const Real* w = tile.step->params + weight_;
+    const Real* bias = bias_ < 0 ? nullptr : tile.step->params + bias_;
     if (width() == 1) {
       return RowDots(tile.rows, k_, tile.in[0], w, bias == nullptr ? 0 : *bias, tile.out);
     }
@@ -51,7 +51,7 @@ class FullyConnectedOp : public Op {
 
   void Backward(const OpTile& tile) const override {
     const int m = tile.rows, n = width();
-    float* grads = tile.param_grads;
+    Real* grads = tile.param_grads;
     if (bias_ >= 0) Kernel().add_rows(m, n, tile.out_grad, nullptr, grads + bias_);
     if (n == 1) {
       Kernel().add_rows(m, k_, tile.in[0], tile.out_grad, grads + weight_);
@@ -66,7 +66,7 @@ class FullyConnectedOp : public Op {
 
  private:
   static bool Packs(const Step& step) { return step.training || step.batch->rows >= kPackRowsMin; }
-  static GemmB Packed(int k, int n, const float* data) {
+  static GemmB Packed(int k, int n, const Real* data) {
     const int64_t panel = static_cast<int64_t>(k) * kGemmPanel;
     return {data, panel, kGemmPanel, data + n / kGemmPanel * panel};
   }

@@ -11,10 +11,10 @@ class LogLossOp : public Op {
   explicit LogLossOp(Value logit) : Op("loss", {logit}, 1) {}
 
   void Forward(const OpTile& tile) const override {
-    float* scores = tile.step->scores + tile.first;
-    const float* x = tile.in[0];
+    Real* scores = tile.step->scores + tile.first;
+    const Real* x = tile.in[0];
     for (int i = 0; i < tile.rows; ++i) {
-      scores[i] = tile.out[i] = static_cast<float>(1.0 / (1.0 + std::exp(-double{x[i]})));
+      scores[i] = tile.out[i] = static_cast<Real>(1.0 / (1.0 + std::exp(-double{x[i]})));
     }
     if (!tile.step->training) return;
     const float* labels = tile.step->batch->labels.data() + tile.first;
@@ -29,7 +29,7 @@ class LogLossOp : public Op {
 
   void Backward(const OpTile& tile) const override {
     const Batch& batch = *tile.step->batch;
-    const float share = 1.0f / static_cast<float>(batch.rows);
+    const Real share = 1 / static_cast<Real>(batch.rows);
     for (int i = 0; i < tile.rows; ++i) {
       tile.in_grad[0][i] = (tile.out[i] - batch.labels[tile.first + i]) * share;
     }

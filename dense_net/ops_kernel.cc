@@ -6,33 +6,33 @@ namespace starling {
 namespace STARLING_ISA {
 namespace {
 
-inline void Put(float* out, float value, bool add) { *out = add ? *out + value : value; }
+inline void Put(Real* out, Real value, bool add) { *out = add ? *out + value : value; }
 
-void AddRows(int m, int n, const float* x, const float* scale, float* out) {
+void AddRows(int m, int n, const Real* x, const Real* scale, Real* out) {
   for (int i = 0; i < m; ++i) {
-    const float* row = x + static_cast<int64_t>(i) * n;
-    const float s = scale == nullptr ? 1 : scale[i];
+    const Real* row = x + static_cast<int64_t>(i) * n;
+    const Real s = scale == nullptr ? 1 : scale[i];
     for (int j = 0; j < n; ++j) out[j] += s * row[j];
   }
 }
 
-void ColumnMoments(int m, int n, const float* x, float* mean, float* m2) {
+void ColumnMoments(int m, int n, const Real* x, Real* mean, Real* m2) {
   for (int j = 0; j < n; ++j) mean[j] = m2[j] = 0;
   AddRows(m, n, x, nullptr, mean);
-  for (int j = 0; j < n; ++j) mean[j] /= static_cast<float>(m);
+  for (int j = 0; j < n; ++j) mean[j] /= static_cast<Real>(m);
   for (int i = 0; i < m; ++i) {
-    const float* row = x + static_cast<int64_t>(i) * n;
+    const Real* row = x + static_cast<int64_t>(i) * n;
     for (int j = 0; j < n; ++j) m2[j] += (row[j] - mean[j]) * (row[j] - mean[j]);
   }
 }
 
-void ScaleShift(int m, int n, const float* x, const float* scale, const float* shift, float* y) {
+void ScaleShift(int m, int n, const Real* x, const Real* scale, const Real* shift, Real* y) {
   for (int i = 0; i < m; ++i, x += n, y += n)
     for (int j = 0; j < n; ++j) y[j] = x[j] * scale[j] + shift[j];
 }
 
-void NormSums(int m, int n, const float* g, const float* x, const float* mean, const float* inv_std,
-              float* sum_g, float* sum_gx) {
+void NormSums(int m, int n, const Real* g, const Real* x, const Real* mean, const Real* inv_std,
+              Real* sum_g, Real* sum_gx) {
   for (int i = 0; i < m; ++i, x += n, g += n) {
     for (int j = 0; j < n; ++j) {
       sum_g[j] += g[j];
@@ -41,23 +41,22 @@ void NormSums(int m, int n, const float* g, const float* x, const float* mean, c
   }
 }
 
-void NormBackward(int m, int n, const float* g, const float* x, const float* mean,
-                  const float* inv_std, const float* scale, const float* mean_g,
-                  const float* mean_gx, float* out, bool add) {
+void NormBackward(int m, int n, const Real* g, const Real* x, const Real* mean, const Real* inv_std,
+                  const Real* scale, const Real* mean_g, const Real* mean_gx, Real* out, bool add) {
   for (int i = 0; i < m; ++i, x += n, g += n, out += n) {
     for (int j = 0; j < n; ++j) {
-      const float normal = (x[j] - mean[j]) * inv_std[j];
+      const Real normal = (x[j] - mean[j]) * inv_std[j];
       Put(&out[j], scale[j] * (g[j] - mean_g[j] - normal * mean_gx[j]), add);
     }
   }
 }
 
-void Relu(int64_t n, const float* x, float* y) {
+void Relu(int64_t n, const Real* x, Real* y) {
   // Written so that NaN stays NaN: it must reach the loss to be reported.
   for (int64_t i = 0; i < n; ++i) y[i] = x[i] < 0 ? 0 : x[i];
 }
 
-void ReluBackward(int64_t n, const float* y, const float* g, float* out, bool add) {
+void ReluBackward(int64_t n, const Real* y, const Real* g, Real* out, bool add) {
   for (int64_t i = 0; i < n; ++i) Put(&out[i], y[i] > 0 ? g[i] : 0, add);
 }
 
@@ -77,13 +76,13 @@ inline uint32_t Hash(uint32_t row_key, uint32_t row_key2, uint32_t column) {
 }
 
 // Signed, since AVX2 compares no unsigned integers: both sides are shifted by 2^31.
-inline float DropoutScale(uint32_t hash, uint32_t keep, float keep_scale) {
+inline Real DropoutScale(uint32_t hash, uint32_t keep, Real keep_scale) {
   const int32_t h = static_cast<int32_t>(hash ^ 0x80000000u);
   return h < static_cast<int32_t>(keep ^ 0x80000000u) ? keep_scale : 0;
 }
 
-void Dropout(int m, int n, uint64_t key, int64_t first_row, uint32_t keep, float keep_scale,
-             const float* x, float* out, bool add) {
+void Dropout(int m, int n, uint64_t key, int64_t first_row, uint32_t keep, Real keep_scale,
+             const Real* x, Real* out, bool add) {
   for (int i = 0; i < m; ++i, x += n, out += n) {
     const uint64_t row = MixKey(key + static_cast<uint64_t>(first_row + i) * 0x9E3779B97F4A7C15ull);
     const uint32_t low = static_cast<uint32_t>(row), high = static_cast<uint32_t>(row >> 32);
@@ -94,28 +93,28 @@ void Dropout(int m, int n, uint64_t key, int64_t first_row, uint32_t keep, float
 }
 
 // sum (dim) = the sum of a row's vectors.
-inline void SumSlots(int slots, int dim, const float* x, float* sum) {
+inline void SumSlots(int slots, int dim, const Real* x, Real* sum) {
   for (int d = 0; d < dim; ++d) sum[d] = 0;
   for (int s = 0; s < slots; ++s)
     for (int d = 0; d < dim; ++d) sum[d] += x[s * dim + d];
 }
 
-void Fm(int m, int slots, int dim, const float* x, float* scratch, float* y) {
-  float* sum = scratch;
-  float* squares = scratch + dim;
+void Fm(int m, int slots, int dim, const Real* x, Real* scratch, Real* y) {
+  Real* sum = scratch;
+  Real* squares = scratch + dim;
   for (int i = 0; i < m; ++i, x += slots * dim) {
     SumSlots(slots, dim, x, sum);
     for (int d = 0; d < dim; ++d) squares[d] = 0;
     for (int s = 0; s < slots; ++s)
       for (int d = 0; d < dim; ++d) squares[d] += x[s * dim + d] * x[s * dim + d];
-    float total = 0;
+    Real total = 0;
     for (int d = 0; d < dim; ++d) total += sum[d] * sum[d] - squares[d];
-    y[i] = 0.5f * total;
+    y[i] = Real{0.5} * total;
   }
 }
 
-void FmBackward(int m, int slots, int dim, const float* x, const float* g, float* scratch,
-                float* out, bool add) {
+void FmBackward(int m, int slots, int dim, const Real* x, const Real* g, Real* scratch, Real* out,
+                bool add) {
   for (int i = 0; i < m; ++i, x += slots * dim, out += slots * dim) {
     SumSlots(slots, dim, x, scratch);
     for (int s = 0; s < slots; ++s)
@@ -124,17 +123,17 @@ void FmBackward(int m, int slots, int dim, const float* x, const float* g, float
   }
 }
 
-void MultiplyAdd(int64_t n, const float* a, const float* b, const float* c, float* y) {
+void MultiplyAdd(int64_t n, const Real* a, const Real* b, const Real* c, Real* y) {
   for (int64_t i = 0; i < n; ++i) y[i] = a[i] * b[i] + c[i];
 }
-void Multiply(int64_t n, const float* a, const float* b, float* out, bool add) {
+void Multiply(int64_t n, const Real* a, const Real* b, Real* out, bool add) {
   for (int64_t i = 0; i < n; ++i) Put(&out[i], a[i] * b[i], add);
 }
-void Copy(int64_t n, const float* x, float* out, bool add) {
+void Copy(int64_t n, const Real* x, Real* out, bool add) {
   for (int64_t i = 0; i < n; ++i) Put(&out[i], x[i], add);
 }
 
-void Pool(const SlotView& slot, int64_t first, int m, int offset, int dim, float* out,
+void Pool(const SlotView& slot, int64_t first, int m, int offset, int dim, Real* out,
           int64_t stride) {
   for (int i = 0; i < m; ++i, out += stride) {
     uint32_t entry = static_cast<uint32_t>(first + i);
@@ -147,22 +146,22 @@ void Pool(const SlotView& slot, int64_t first, int m, int offset, int dim, float
     }
     for (int d = 0; d < dim; ++d) out[d] = 0;
     for (uint32_t v = slot.offsets[entry]; v < slot.offsets[entry + 1]; ++v) {
-      const float* row = slot.rows + slot.index[v] * slot.width + offset;
-      const float weight = slot.weights == nullptr ? 1 : slot.weights[v];
+      const Real* row = slot.rows + slot.index[v] * slot.width + offset;
+      const Real weight = slot.weights == nullptr ? 1 : slot.weights[v];
       for (int d = 0; d < dim; ++d) out[d] += weight * row[d];
     }
   }
 }
 
 void SumOccurrences(const Occurrence* begin, const Occurrence* end, const GradientRoute* routes,
-                    int width, float* grad) {
+                    int width, Real* grad) {
   for (int d = 0; d < width; ++d) grad[d] = 0;
   for (const Occurrence* o = begin; o != end; ++o) {
     const GradientRoute& route = routes[o->slot];
     const uint32_t row = route.row_of_entry == nullptr ? o->entry : route.row_of_entry[o->entry];
     if (route.embedding != nullptr) {
-      const float* from = route.embedding + row * route.embedding_stride;
-      float* to = grad + route.embedding_offset;
+      const Real* from = route.embedding + row * route.embedding_stride;
+      Real* to = grad + route.embedding_offset;
       for (int d = 0; d < route.embedding_dim; ++d) to[d] += o->weight * from[d];
     }
     if (route.linear != nullptr) grad[route.linear_offset] += o->weight * route.linear[row];

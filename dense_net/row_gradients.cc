@@ -24,15 +24,15 @@ void SumRequests(const GraphSpec& spec, const Graph& graph, const Batch& batch,
   auto first_of = [&](uint32_t r) { return space->row_of_request[batch.request_of_row[r]]; };
 
   if (graph.linear >= 0) {
-    float* sums = space->request_linear_grad.Reserve(int64_t{rows} + 1);
-    std::fill_n(sums, int64_t{rows} + 1, 0.0f);
+    Real* sums = space->request_linear_grad.Reserve(int64_t{rows} + 1);
+    std::fill_n(sums, int64_t{rows} + 1, Real{0});
     for (uint32_t r = 0; r < rows; ++r) sums[first_of(r)] += space->linear_grad.data()[r];
   }
   if (graph.embedding < 0) return;
   const int64_t width = graph.ops[graph.embedding]->width();
   int64_t column = 0;
   for (const SlotSpec& slot : spec.slots()) {
-    float* grad = space->embedding_grad.data() + column;
+    Real* grad = space->embedding_grad.data() + column;
     for (uint32_t r = 0; ByRequest(batch, slot) && r < rows; ++r) {
       if (first_of(r) == r) continue;
       Kernel().copy(slot.embedding_dim(), grad + r * width, grad + first_of(r) * width, true);
@@ -73,7 +73,7 @@ void MakeRoutes(const GraphSpec& spec, const Graph& graph, const Batch& batch,
 void ClearPastEnd(const Graph& graph, const Batch& batch, StepWorkspace* space) {
   if (graph.embedding >= 0) {
     const int64_t width = graph.ops[graph.embedding]->width();
-    std::fill_n(space->embedding_grad.data() + batch.rows * width, width, 0.0f);
+    std::fill_n(space->embedding_grad.data() + batch.rows * width, width, Real{0});
   }
   if (graph.linear >= 0) space->linear_grad.data()[batch.rows] = 0;
 }
@@ -82,7 +82,7 @@ void ClearPastEnd(const Graph& graph, const Batch& batch, StepWorkspace* space) 
 
 void SumRowGradients(const GraphSpec& spec, const Graph& graph, const Batch& batch,
                      ThreadPool* pool, StepWorkspace* space,
-                     std::span<const std::span<float>> row_grads) {
+                     std::span<const std::span<Real>> row_grads) {
   ClearPastEnd(graph, batch, space);
   SumRequests(spec, graph, batch, space);
   MakeRoutes(spec, graph, batch, space);

@@ -12,6 +12,6 @@ namespace starling {
 // Each id's occurrences are summed in their order, by one thread.
 void SumRowGradients(const GraphSpec& spec, const Graph& graph, const Batch& batch,
                      ThreadPool* pool, StepWorkspace* space,
-                     std::span<const std::span<float>> row_grads);
+                     std::span<const std::span<Real>> row_grads);
 
 }  // namespace starling

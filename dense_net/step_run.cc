@@ -50,15 +50,15 @@ void StepRun::Reserve() {
   if (graph_.linear >= 0) space.linear_grad.Reserve(rows);
 }
 
-float* StepRun::Place(int64_t offset, const Tile& tile) const {
+Real* StepRun::Place(int64_t offset, const Tile& tile) const {
   const int64_t arena = whole() ? tile.index * plan_.width : 0;
   return space_->arenas[whole() ? 0 : tile.lane].data() + (arena + offset) * capacity_;
 }
 
-float* StepRun::Grad(int op, const Tile& tile) const {
+Real* StepRun::Grad(int op, const Tile& tile) const {
   if (!plan_.wants_grad[op]) return nullptr;
   if (!graph_.ops[op]->keeps_gradient()) return Place(plan_.grad[op], tile);
-  const FloatBuffer& kept = op == graph_.embedding ? space_->embedding_grad : space_->linear_grad;
+  const RealBuffer& kept = op == graph_.embedding ? space_->embedding_grad : space_->linear_grad;
   return kept.data() + int64_t{tile.index} * step_.tile * graph_.ops[op]->width();
 }
 
@@ -87,7 +87,7 @@ void StepRun::Prepare() {
   Parallel(static_cast<int>(graph_.ops.size()),
            [&](int op) { graph_.ops[op]->Prepare(step_, State(op)); });
   if (!step_.training) return;
-  Parallel(lanes_, [&](int lane) { std::fill_n(LaneGrads(lane), lane_floats_, 0.0f); });
+  Parallel(lanes_, [&](int lane) { std::fill_n(LaneGrads(lane), lane_floats_, Real{0}); });
 }
 
 void StepRun::Forward(const Tile& tile, int begin, int end) {
@@ -121,7 +121,7 @@ int StepRun::ForwardToLastStage() {
   return begin;
 }
 
-double StepRun::Train(float* param_grads) {
+double StepRun::Train(Real* param_grads) {
   Prepare();
   const int begin = ForwardToLastStage();
   const int end = static_cast<int>(graph_.ops.size());
@@ -145,7 +145,7 @@ double StepRun::Train(float* param_grads) {
   return loss / step_.batch->rows;
 }
 
-void StepRun::SumLanes(float* param_grads) {
+void StepRun::SumLanes(Real* param_grads) {
   constexpr int64_t kChunk = 8192;
   const int64_t floats = graph_.param_floats;
   Parallel(static_cast<int>((floats + kChunk - 1) / kChunk), [&](int chunk) {

@@ -27,7 +27,7 @@ class StepRun {
   void Score();
   // Returns the mean loss and fills param_grads (param_floats). The gradients
   // that rows need are left in the workspace.
-  double Train(float* param_grads);
+  double Train(Real* param_grads);
   // After a loss that is not finite: the name of the first op, in running
   // order, with such an output.
   const std::string& FirstNonFinite();
@@ -38,10 +38,10 @@ class StepRun {
   };
 
   OpTile Bind(int op, const Tile& tile) const;
-  float* Place(int64_t offset, const Tile& tile) const;
-  float* Grad(int op, const Tile& tile) const;
-  float* State(int op) const { return space_->state.data() + space_->state_offsets[op]; }
-  float* LaneGrads(int lane) const { return space_->lane_grads.data() + lane * lane_floats_; }
+  Real* Place(int64_t offset, const Tile& tile) const;
+  Real* Grad(int op, const Tile& tile) const;
+  Real* State(int op) const { return space_->state.data() + space_->state_offsets[op]; }
+  Real* LaneGrads(int lane) const { return space_->lane_grads.data() + lane * lane_floats_; }
   const CoupledOp& Coupled(int op) const { return static_cast<const CoupledOp&>(*graph_.ops[op]); }
 
   // Arena 0 holds all tiles, one after the other, since tiles wait for each other.
@@ -52,7 +52,7 @@ class StepRun {
   void Backward(const Tile& tile, int begin, int end);  // Ops end - 1 .. begin.
   int ForwardToLastStage();                             // Returns its first op.
   void NoteNonFinite(int op, const OpTile& tile);
-  void SumLanes(float* param_grads);
+  void SumLanes(Real* param_grads);
 
   // Calls fn(i) for i in [0, n). The functor is passed by reference: nothing is allocated.
   template <typename Fn>

@@ -26,7 +26,7 @@ struct WorldOptions {
 struct World {
   GraphSpec spec;
   Batch batch;
-  std::vector<std::vector<float>> rows;
+  std::vector<std::vector<Real>> rows;
 };
 
 // `model` is text format, such as "deepfm { hidden: 5 }".
@@ -39,18 +39,18 @@ void LinkOccurrences(Batch* batch);
 
 std::unique_ptr<Network> MakeNetwork(const GraphSpec& spec, const NetworkOptions& options = {});
 // Parameters that leave no op at a special point: random, variances positive.
-std::vector<float> RandomParams(const Network& network, uint64_t seed);
+std::vector<Real> RandomParams(const Network& network, uint64_t seed);
 
 struct TrainResult {
   double loss = 0;
-  std::vector<float> scores, param_grads;
-  std::vector<std::vector<float>> row_grads;
+  std::vector<Real> scores, param_grads;
+  std::vector<std::vector<Real>> row_grads;
 };
 absl::StatusOr<TrainResult> RunTrain(const Network& network, const World& world,
-                                     const std::vector<float>& params, uint64_t step_seed = 5,
+                                     const std::vector<Real>& params, uint64_t step_seed = 5,
                                      ThreadPool* pool = nullptr, Workspace* workspace = nullptr);
-std::vector<float> RunScore(const Network& network, const Batch& batch,
-                            const std::vector<std::vector<float>>& rows,
-                            const std::vector<float>& params, ThreadPool* pool = nullptr);
+std::vector<Real> RunScore(const Network& network, const Batch& batch,
+                           const std::vector<std::vector<Real>>& rows,
+                           const std::vector<Real>& params, ThreadPool* pool = nullptr);
 
 }  // namespace starling

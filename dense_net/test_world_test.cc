@@ -106,9 +106,9 @@ World MakeWorld(const std::string& model, const WorldOptions& options) {
                                      by_request ? batch.requests : batch.rows, options.ids));
       table.slots.back().axis = by_request ? Axis::kRequest : Axis::kRow;
     }
-    std::vector<float>& rows = world.rows.emplace_back();
+    std::vector<Real>& rows = world.rows.emplace_back();
     for (int i = 0; i < options.ids * world.spec.table_width(t); ++i) {
-      rows.push_back(static_cast<float>(0.5 * RandomNormal(key + 20 + t, i)));
+      rows.push_back(static_cast<Real>(0.5 * RandomNormal(key + 20 + t, i)));
     }
   }
   LinkOccurrences(&batch);
@@ -145,28 +145,28 @@ std::unique_ptr<Network> MakeNetwork(const GraphSpec& spec, const NetworkOptions
   return network.ok() ? *std::move(network) : nullptr;
 }
 
-std::vector<float> RandomParams(const Network& network, uint64_t seed) {
-  std::vector<float> params(network.param_floats());
+std::vector<Real> RandomParams(const Network& network, uint64_t seed) {
+  std::vector<Real> params(network.param_floats());
   for (const ParamSpec& spec : network.params()) {
     for (int64_t i = 0; i < spec.size(); ++i) {
       const double normal = RandomNormal(Mix64(seed), spec.offset + i);
       const bool positive = spec.name.ends_with("running_var") || spec.name.ends_with(".scale");
-      params[spec.offset + i] = static_cast<float>(positive ? 0.5 + normal * normal : 0.4 * normal);
+      params[spec.offset + i] = static_cast<Real>(positive ? 0.5 + normal * normal : 0.4 * normal);
     }
   }
   return params;
 }
 
 absl::StatusOr<TrainResult> RunTrain(const Network& network, const World& world,
-                                     const std::vector<float>& params, uint64_t step_seed,
+                                     const std::vector<Real>& params, uint64_t step_seed,
                                      ThreadPool* pool, Workspace* workspace) {
   TrainResult result;
   result.scores.resize(world.batch.rows);
-  result.param_grads.assign(params.size(), -77);  // Every float must be written.
-  std::vector<std::span<const float>> rows(world.rows.begin(), world.rows.end());
-  std::vector<std::span<float>> grads;
+  result.param_grads.assign(params.size(), -77);  // Every number must be written.
+  std::vector<std::span<const Real>> rows(world.rows.begin(), world.rows.end());
+  std::vector<std::span<Real>> grads;
   for (const auto& table : world.rows) {
-    result.row_grads.push_back(std::vector<float>(table.size(), -77));
+    result.row_grads.push_back(std::vector<Real>(table.size(), -77));
   }
   for (auto& table : result.row_grads) grads.push_back(table);
   std::unique_ptr<Workspace> own = network.NewWorkspace();
@@ -178,24 +178,14 @@ absl::StatusOr<TrainResult> RunTrain(const Network& network, const World& world,
   return result;
 }
 
-std::vector<float> RunScore(const Network& network, const Batch& batch,
-                            const std::vector<std::vector<float>>& rows,
-                            const std::vector<float>& params, ThreadPool* pool) {
-  std::vector<float> scores(batch.rows);
-  std::vector<std::span<const float>> spans(rows.begin(), rows.end());
+std::vector<Real> RunScore(const Network& network, const Batch& batch,
+                           const std::vector<std::vector<Real>>& rows,
+                           const std::vector<Real>& params, ThreadPool* pool) {
+  std::vector<Real> scores(batch.rows);
+  std::vector<std::span<const Real>> spans(rows.begin(), rows.end());
   std::unique_ptr<Workspace> workspace = network.NewWorkspace();
   EXPECT_TRUE(network.Score(batch, spans, params, pool, workspace.get(), scores).ok());
   return scores;
-}
-
-TEST(TestWorld, OccurrencesMirrorTheSlots) {
-  World world = MakeWorld("lr {}", {});
-  for (const TableIds& table : world.batch.tables) {
-    size_t values = 0;
-    for (const Slot& slot : table.slots) values += slot.index.size();
-    EXPECT_EQ(table.occurrences.size(), values);
-    EXPECT_EQ(table.occurrence_offsets.size(), table.ids.size() + 1);
-  }
 }
 
 }  // namespace starling

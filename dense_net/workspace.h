@@ -13,33 +13,33 @@
 namespace starling {
 
 // Floats on a cache line's border, with unspecified content.
-class FloatBuffer {
+class RealBuffer {
  public:
-  float* Reserve(int64_t floats) {
+  Real* Reserve(int64_t floats) {
     if (floats > size_) {
-      data_.reset(new (std::align_val_t{64}) float[floats]);
+      data_.reset(new (std::align_val_t{64}) Real[floats]);
       size_ = floats;
     }
     return data_.get();
   }
-  float* data() const { return data_.get(); }
+  Real* data() const { return data_.get(); }
 
  private:
   struct Free {
-    void operator()(float* p) const { ::operator delete[](p, std::align_val_t{64}); }
+    void operator()(Real* p) const { ::operator delete[](p, std::align_val_t{64}); }
   };
-  std::unique_ptr<float[], Free> data_;
+  std::unique_ptr<Real[], Free> data_;
   int64_t size_ = 0;
 };
 
 struct StepWorkspace : Workspace {
-  std::vector<FloatBuffer> arenas;     // One a lane; one for all if ops couple the batch.
-  std::vector<FloatBuffer> scratch;    // One a lane.
-  FloatBuffer lane_grads;              // (lanes, param_floats)
-  FloatBuffer state;                   // The ops', one after the other.
+  std::vector<RealBuffer> arenas;      // One a lane; one for all if ops couple the batch.
+  std::vector<RealBuffer> scratch;     // One a lane.
+  RealBuffer lane_grads;               // (lanes, param_floats)
+  RealBuffer state;                    // The ops', one after the other.
   std::vector<int64_t> state_offsets;  // By op.
   // Gradients that table rows need, (batch rows + 1, width); the last row is 0.
-  FloatBuffer embedding_grad, linear_grad, request_linear_grad;
+  RealBuffer embedding_grad, linear_grad, request_linear_grad;
   std::vector<double> tile_loss;
   std::vector<int> tile_bad_op;  // First op with a non-finite output, if looked for.
   std::vector<uint32_t> row_of_request;
