@@ -9,6 +9,4 @@ uint64_t HashBytes(absl::string_view bytes, uint64_t seed) {
   return XXH64(bytes.data(), bytes.size(), seed);
 }
 
-uint64_t HashInt64(int64_t value, uint64_t seed) { return XXH64(&value, sizeof(value), seed); }
-
 }  // namespace starling

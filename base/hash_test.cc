@@ -29,6 +29,13 @@ TEST(HashTest, BytesHashAsXxh64Specifies) {
 TEST(HashTest, IntegerHashesAsItsEightLittleEndianBytes) {
   EXPECT_EQ(HashInt64(0x0807060504030201, 7), HashBytes("\1\2\3\4\5\6\7\10", 7));
   EXPECT_EQ(HashInt64(-1, 7), HashBytes(std::string(8, '\xFF'), 7));
+  uint64_t value = 1, seed = 2;
+  for (int i = 0; i < 1000; ++i) {
+    value = value * 6364136223846793005 + 1442695040888963407;
+    seed = seed * 6364136223846793005 + value;
+    const absl::string_view bytes(reinterpret_cast<const char*>(&value), sizeof(value));
+    ASSERT_EQ(HashInt64(static_cast<int64_t>(value), seed), HashBytes(bytes, seed));
+  }
 }
 
 // testdata/xxhash64_golden.tsv was written by Spark itself, by the script beside it.

@@ -2,15 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <deque>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "base/hash.h"
 #include "base/status.h"
+#include "sample_io/dense_rows.h"
 #include "sample_io/derive.h"
-#include "sample_io/raw_scale.h"
 #include "sample_io/requests.h"
+#include "sample_io/slot_values.h"
 #include "sample_io/unique_ids.h"
 
 namespace starling {
@@ -61,15 +64,26 @@ struct Inputs {
 // What a thread reuses from batch to batch.
 struct Scratch {
   UniqueIds unique;
-  std::vector<int64_t> kept;    // Rows of the ColumnBatch that are good …
-  std::vector<int64_t> places;  // … and their places among all rows asked for.
+  std::vector<int64_t> asked;           // Rows of the ColumnBatch,
+  std::vector<int64_t> asked_places;    // 0, 1, … for as many,
+  std::vector<int64_t> asked_requests;  // their requests, if not flat,
+  std::vector<uint8_t> good;            // and which of them can be used:
+  std::vector<int64_t> kept;            // these rows …
+  std::vector<int64_t> places;          // … and their places among those asked for.
   KeptRequests requests;
-  std::vector<int64_t> asked_requests;  // By row asked for.
-  std::vector<uint64_t> ids;            // Of one slot, in its order.
-  std::deque<Derived> derived;          // Their addresses stay.
+  std::vector<uint64_t> ids;    // Of one slot, in its order.
+  std::deque<Derived> derived;  // Their addresses stay.
   RowFaults faults;
 
-  // The entries of an input's column that the kept rows have.
+  // The entries of an input's column that the rows asked for have, …
+  std::span<const int64_t> AskedOf(const Input& input) const {
+    if (input.derived) return asked_places;
+    return AskedOf(*input.column);
+  }
+  std::span<const int64_t> AskedOf(const Column& column) const {
+    return column.by_request ? asked_requests : asked;
+  }
+  // … and those that the kept rows have.
   std::span<const int64_t> EntriesOf(const Input& input) const {
     if (input.derived) return places;
     return input.column->by_request ? requests.entries : kept;
@@ -78,14 +92,6 @@ struct Scratch {
 
 // The steps of one feature, ready to run; none if its column is used as it stands.
 using Steps = std::vector<std::unique_ptr<Derivation>>;
-
-// How one raw feature becomes numbers.
-struct RawPlan {
-  RawScale scale;
-  float missing = 0;  // Scaled.
-  int width = 1;
-  bool is_list = false;
-};
 
 class Compiler : public FeatureCompiler {
  public:
@@ -116,21 +122,9 @@ class Compiler : public FeatureCompiler {
                        Batch* batch, std::vector<BadRow>* bad) const override {
     static thread_local Scratch scratch;
     ASSIGN_OR_RETURN(Inputs inputs, FindInputs(columns, rows, with_labels, &scratch));
-    const int64_t n = rows.empty() ? columns.rows : static_cast<int64_t>(rows.size());
-    scratch.kept.clear();
-    scratch.places.clear();
-    batch->dense.resize(n * dense_width_);
-    for (int64_t i = 0; i < n; ++i) {
-      const int64_t row = rows.empty() ? i : rows[i];
-      if (const RowFaults::Fault* fault = scratch.faults.Find(i)) {
-        bad->push_back({row, fault->column, fault->reason});
-      } else if (FillRow(inputs, row, i, batch->dense.data() + scratch.kept.size() * dense_width_,
-                         bad)) {
-        scratch.kept.push_back(row);
-        scratch.places.push_back(i);
-      }
-    }
-    batch->dense.resize(scratch.kept.size() * dense_width_);
+    FillDense(inputs, &scratch, &batch->dense);
+    CheckRowFields(inputs, &scratch);
+    KeepGood(inputs, &scratch, batch, bad);
     FillRowFields(inputs, scratch.kept, batch);
     scratch.requests.Fill(columns, scratch.kept, batch);
     return FillTables(inputs, &scratch, batch);
@@ -198,6 +192,13 @@ class Compiler : public FeatureCompiler {
                                     bool with_labels, Scratch* scratch) const {
     Inputs in;
     in.batch = &columns;
+    scratch->asked.assign(rows.begin(), rows.end());
+    if (rows.empty()) {
+      scratch->asked.resize(columns.rows);
+      std::iota(scratch->asked.begin(), scratch->asked.end(), 0);
+    }
+    scratch->asked_places.resize(scratch->asked.size());
+    std::iota(scratch->asked_places.begin(), scratch->asked_places.end(), 0);
     scratch->asked_requests = RequestsOf(columns, rows);
     scratch->derived.clear();
     scratch->faults.Clear();
@@ -242,47 +243,85 @@ class Compiler : public FeatureCompiler {
     return absl::OkStatus();
   }
 
-  // Writes the raw features of a row, and of its place in the batch, to `dense`.
-  // False, and one more in `bad`, if the row cannot be used.
-  bool FillRow(const Inputs& in, int64_t row, int64_t place, float* dense,
-               std::vector<BadRow>* bad) const {
-    auto refuse = [&](const Column& column, std::string reason) {
-      bad->push_back({row, column.name, std::move(reason)});
-      return false;
-    };
-    if (in.label != nullptr) {
-      const int64_t at = in.batch->EntryOf(*in.label, row);
-      if (in.label->IsNull(at)) return refuse(*in.label, "the label is null");
-      double label = NumberAt(*in.label, at);
-      if (!(label >= 0 && label <= 1)) {
-        return refuse(*in.label, absl::StrCat("the label is ", label, ", not in 0..1"));
+  // The raw features of all rows asked for, some rows at a time: these stay in the cache.
+  void FillDense(const Inputs& in, Scratch* scratch, std::vector<float>* dense) const {
+    constexpr size_t kTile = 256;
+    const size_t n = scratch->asked.size();
+    dense->resize(n * dense_width_);
+    scratch->good.assign(n, 1);
+    for (size_t begin = 0; begin < n; begin += kTile) {
+      float* out = dense->data() + begin * dense_width_;
+      for (size_t f = 0; f < in.raws.size(); ++f) {
+        const auto entries = scratch->AskedOf(in.raws[f]);
+        FillNumbers(*in.raws[f].column, entries.subspan(begin, std::min(kTile, n - begin)),
+                    raw_plans_[f], dense_width_, out, scratch->good.data() + begin);
+        out += raw_plans_[f].width;
       }
     }
-    if (in.event_time != nullptr && in.event_time->IsNull(in.batch->EntryOf(*in.event_time, row))) {
-      return refuse(*in.event_time, "the event time is null");
+  }
+
+  static bool GoodLabel(double label) { return label >= 0 && label <= 1; }
+
+  static void CheckRowFields(const Inputs& in, Scratch* scratch) {
+    const size_t n = scratch->asked.size();
+    if (in.label != nullptr) {
+      const auto entries = scratch->AskedOf(*in.label);
+      for (size_t i = 0; i < n; ++i) {
+        scratch->good[i] &=
+            !in.label->IsNull(entries[i]) && GoodLabel(NumberAt(*in.label, entries[i]));
+      }
+    }
+    if (in.event_time != nullptr && !in.event_time->valid.empty()) {
+      const auto entries = scratch->AskedOf(*in.event_time);
+      for (size_t i = 0; i < n; ++i) scratch->good[i] &= !in.event_time->IsNull(entries[i]);
+    }
+  }
+
+  // Lists the good rows, closes the gaps in `dense`, and says what is wrong with the others.
+  void KeepGood(const Inputs& in, Scratch* scratch, Batch* batch, std::vector<BadRow>* bad) const {
+    scratch->kept.clear();
+    scratch->places.clear();
+    for (size_t i = 0; i < scratch->asked.size(); ++i) {
+      const int64_t row = scratch->asked[i];
+      if (const RowFaults::Fault* fault = scratch->faults.Find(static_cast<int64_t>(i))) {
+        bad->push_back({row, fault->column, fault->reason});
+        continue;
+      }
+      if (!scratch->good[i]) {
+        bad->push_back(WhyBad(in, *scratch, i));
+        continue;
+      }
+      if (scratch->kept.size() != i) {
+        std::copy_n(
+            batch->dense.begin() + static_cast<int64_t>(i) * dense_width_, dense_width_,
+            batch->dense.begin() + static_cast<int64_t>(scratch->kept.size()) * dense_width_);
+      }
+      scratch->kept.push_back(row);
+      scratch->places.push_back(static_cast<int64_t>(i));
+    }
+    batch->dense.resize(scratch->kept.size() * dense_width_);
+  }
+
+  // The first column at fault. REQUIRES: row asked[i] is not good.
+  BadRow WhyBad(const Inputs& in, const Scratch& scratch, size_t i) const {
+    const int64_t row = scratch.asked[i];
+    if (in.label != nullptr) {
+      const int64_t at = scratch.AskedOf(*in.label)[i];
+      if (in.label->IsNull(at)) return {row, in.label->name, "the label is null"};
+      const double label = NumberAt(*in.label, at);
+      if (!GoodLabel(label)) {
+        return {row, in.label->name, absl::StrCat("the label is ", label, ", not in 0..1")};
+      }
+    }
+    if (in.event_time != nullptr && in.event_time->IsNull(scratch.AskedOf(*in.event_time)[i])) {
+      return {row, in.event_time->name, "the event time is null"};
     }
     for (size_t f = 0; f < in.raws.size(); ++f) {
-      const RawPlan& plan = raw_plans_[f];
       const Column& column = *in.raws[f].column;
-      const int64_t entry = in.raws[f].derived ? place : in.batch->EntryOf(column, row);
-      const ValueRange values = ValuesOf(column, entry);
-      if (column.IsNull(entry)) {
-        std::fill_n(dense, plan.width, plan.missing);
-      } else if (values.size() != plan.width) {
-        return refuse(column,
-                      absl::StrCat("a list of ", values.size(), " numbers, not of ", plan.width));
-      } else {
-        for (int64_t i = 0; i < plan.width; ++i) {
-          const double value = NumberAt(column, values.begin + i);
-          dense[i] = plan.scale(value);
-          if (std::isfinite(dense[i])) continue;
-          return refuse(column,
-                        absl::StrCat("the value is ", value, ", not a finite 32-bit number"));
-        }
-      }
-      dense += plan.width;
+      std::string why = WhyNotNumbers(column, scratch.AskedOf(in.raws[f])[i], raw_plans_[f]);
+      if (!why.empty()) return {row, column.name, std::move(why)};
     }
-    return true;
+    std::abort();  // Some check above has cleared good[i].
   }
 
   void FillRowFields(const Inputs& in, std::span<const int64_t> kept, Batch* batch) const {
@@ -311,11 +350,6 @@ class Compiler : public FeatureCompiler {
     }
   }
 
-  static uint64_t IdOf(const Column& column, int64_t i, uint64_t seed) {
-    return column.type == ColumnType::kInt64 ? HashInt64(column.ints[i], seed)
-                                             : HashBytes(column.strings[i], seed);
-  }
-
   absl::Status FillTables(const Inputs& in, Scratch* scratch, Batch* batch) const {
     batch->tables.resize(slots_of_table_.size());
     for (size_t t = 0; t < slots_of_table_.size(); ++t) {
@@ -333,56 +367,41 @@ class Compiler : public FeatureCompiler {
             "column ", in.ids[features[0]].column->name, " and its table's others hold ",
             occurrences, " ids in one batch; use smaller batches"));
       }
-      scratch->unique.Start(occurrences);
+      scratch->unique.Start();
       for (size_t s = 0; s < features.size(); ++s) {
-        FillSlot(features[s], in.ids[features[s]], scratch, &table.slots[s]);
+        FillSlot(features[s], in.ids[features[s]], *batch, scratch, &table.slots[s]);
       }
-      scratch->unique.Finish({batch->event_times, {}},
-                             {scratch->requests.times, scratch->requests.rows}, &table);
+      scratch->unique.Finish(&table);
     }
     return absl::OkStatus();
   }
 
-  // Returns the number of ids. The offsets of more than 2^32 ids are not used.
-  static size_t FillOffsets(const Column& column, std::span<const int64_t> kept, Slot* slot) {
-    slot->offsets.resize(kept.size() + 1);
-    slot->offsets[0] = 0;
-    size_t end = 0;
-    for (size_t i = 0; i < kept.size(); ++i) {
-      int64_t row = kept[i];
-      if (!column.IsNull(row)) {
-        end += column.is_list ? column.list_offsets[row + 1] - column.list_offsets[row] : 1;
-      }
-      slot->offsets[i + 1] = static_cast<uint32_t>(end);
-    }
-    return end;
+  void FillSlot(int feature, const Input& input, const Batch& batch, Scratch* scratch,
+                Slot* slot) const {
+    const std::span<const int64_t> entries = scratch->EntriesOf(input);
+    FillIds(*input.column, entries, seeds_[feature], *slot, &scratch->ids);
+    FillWeights(features_.ids(feature).pooling(), input, entries, slot);
+    const EntryFacts rows = {batch.event_times, {}};
+    const EntryFacts requests = {scratch->requests.times, scratch->requests.rows};
+    scratch->unique.Add(scratch->ids, slot->axis == Axis::kRequest ? requests : rows, slot);
   }
 
-  void FillSlot(int feature, const Input& input, Scratch* scratch, Slot* slot) const {
-    const Column& column = *input.column;
-    const std::span<const int64_t> entries = scratch->EntriesOf(input);
-    const uint64_t seed = seeds_[feature];
-    const IdFeature::Pooling pooling = features_.ids(feature).pooling();
-    slot->index.resize(slot->offsets.back());
+  static void FillWeights(IdFeature::Pooling pooling, const Input& input,
+                          std::span<const int64_t> entries, Slot* slot) {
     slot->weights.clear();
-    scratch->ids.resize(slot->index.size());
+    if (!input.column->is_list && input.weights.empty()) return;
     for (size_t e = 0; e < entries.size(); ++e) {
       const uint32_t begin = slot->offsets[e], n = slot->offsets[e + 1] - begin;
       if (n == 0) continue;
-      int64_t first = entries[e];
-      if (column.is_list) first = column.list_offsets[first];
-      for (uint32_t i = 0; i < n; ++i) {
-        scratch->ids[begin + i] = IdOf(column, first + i, seed);
-      }
       // Weights appear with the first share that is not 1.
       float share = PoolingShare(pooling, n);
       if (share == 1.0f && slot->weights.empty() && input.weights.empty()) continue;
       slot->weights.resize(slot->offsets.back(), 1.0f);
       std::fill_n(slot->weights.begin() + begin, n, share);
       if (input.weights.empty()) continue;
+      const int64_t first = ValuesOf(*input.column, entries[e]).begin;
       for (uint32_t i = 0; i < n; ++i) slot->weights[begin + i] *= input.weights[first + i];
     }
-    scratch->unique.Number(scratch->ids, slot->index.data());
   }
 
   const FeatureSet features_;

@@ -1,13 +1,27 @@
 // RawScale: a number of the data → a number of Batch::dense. It is clipped, in
 // the data's units, then normalised.
+//
+// Most numbers are small counts, so the logarithms of these are kept: the very
+// values that std::log1p gives.
 #pragma once
 
-#include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "sample_io/data.pb.h"
 
 namespace starling {
+
+// log1p(0), log1p(1), … log1p(kSmallLogs - 1).
+inline constexpr int kSmallLogs = 2048;
+inline const double* SmallLogs() {
+  static const std::array<double, kSmallLogs> logs = [] {
+    std::array<double, kSmallLogs> out;
+    for (int i = 0; i < kSmallLogs; ++i) out[i] = std::log1p(static_cast<double>(i));
+    return out;
+  }();
+  return logs.data();
+}
 
 class RawScale {
  public:
@@ -31,12 +45,21 @@ class RawScale {
   // NaN stays NaN, whatever the clip.
   float operator()(double x) const {
     if (clip_) x = x < least_ ? least_ : x > most_ ? most_ : x;
-    if (log1p_) x = std::copysign(std::log1p(std::fabs(x)), x);
+    if (log1p_) x = std::copysign(Log1p(std::fabs(x)), x);
     if (linear_) x = (x - zero_) / unit_;
     return static_cast<float>(x);
   }
 
  private:
+  double Log1p(double x) const {
+    if (x < kSmallLogs) {
+      const int whole = static_cast<int>(x);
+      if (whole == x) return small_logs_[whole];
+    }
+    return std::log1p(x);
+  }
+
+  const double* small_logs_ = SmallLogs();
   bool clip_ = false, log1p_ = false, linear_ = false;
   double least_ = 0, most_ = 0;
   double zero_ = 0, unit_ = 1;

@@ -2,101 +2,201 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 
 #include "base/hash.h"
 
 namespace starling {
+namespace {
 
-void UniqueIds::Start(size_t occurrences) {
-  size_t size = std::bit_ceil(std::max<size_t>(16, 2 * occurrences));
-  entries_.assign(size, Entry{0, 0});
-  mask_ = size - 1;
-  ids_.clear();
+// Below this many, counting by bucket would cost more than it saves.
+constexpr size_t kFewIds = 1024;
+// A bucket of at most so many is ordered by comparing all with all, without a
+// branch that a processor could guess wrong.
+constexpr size_t kSmallBucket = 24;
+
+template <typename T>
+void GrowTo(size_t size, std::vector<T>* values) {
+  if (values->size() < size) values->resize(std::max(size, 2 * values->size()));
 }
 
-void UniqueIds::Number(std::span<const uint64_t> ids, uint32_t* numbers) {
-  constexpr size_t kAhead = 16;  // The table is larger than a core's own caches.
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (i + kAhead < ids.size()) __builtin_prefetch(&entries_[ids[i + kAhead] & mask_], 1);
-    numbers[i] = NumberOf(ids[i]);
-  }
-}
-
-uint32_t UniqueIds::NumberOf(uint64_t id) {
-  // An id is a hash already: its low bits choose the place.
-  for (size_t i = id & mask_;; i = (i + 1) & mask_) {
-    Entry& entry = entries_[i];
-    if (entry.number == 0) {
-      ids_.push_back(id);
-      entry = {id, static_cast<uint32_t>(ids_.size())};
-      return entry.number - 1;
+// Orders [begin, begin + n) by id into `out`. Equal ids keep their order.
+template <typename Number>
+void SortSmall(const Number* begin, size_t n, Number* out) {
+  uint32_t rank[kSmallBucket] = {};
+  for (size_t i = 1; i < n; ++i) {
+    const uint64_t id = begin[i].id;
+    uint32_t before = 0;
+    for (size_t j = 0; j < i; ++j) {
+      const bool less = begin[j].id <= id;
+      before += less;
+      rank[j] += !less;
     }
-    if (entry.id == id) return entry.number - 1;
+    rank[i] += before;
   }
+  for (size_t i = 0; i < n; ++i) out[rank[i]] = begin[i];
+}
+
+}  // namespace
+
+void UniqueIds::Start() {
+  epoch_ += count_;
+  count_ = 0;
+  if (epoch_ < std::numeric_limits<uint32_t>::max() / 2) return;
+  std::fill(entries_.begin(), entries_.end(), Entry{0, 0});
+  epoch_ = 1;
+}
+
+void UniqueIds::MakeRoom(size_t ids) {
+  const size_t size = std::bit_ceil(std::max<size_t>(16, 2 * ids));
+  if (entries_.size() < size) entries_.assign(size, Entry{0, 0});
+  GrowTo(count_ + ids + 1, &ids_);
+  GrowTo(count_ + ids + 1, &occurrences_);
+  GrowTo(count_ + ids + 1, &rows_);
+  GrowTo(count_ + ids + 1, &times_);
+}
+
+void UniqueIds::Add(std::span<const uint64_t> ids, const EntryFacts& facts, Slot* slot) {
+  const uint32_t first = count_;
+  MakeRoom(ids.size());
+  slot->index.resize(ids.size());
+  NumberIds(ids, slot->index.data());
+  TakeFacts(facts, *slot, first);
+}
+
+// Sets numbers[i] to the number of ids[i], and counts the occurrences of each.
+void UniqueIds::NumberIds(std::span<const uint64_t> ids, uint32_t* numbers) {
+  constexpr size_t kAhead = 16;
+  // A slot uses as much of the table as it needs: the rest stays out of the cache.
+  const size_t mask = std::bit_ceil(std::max<size_t>(16, 2 * ids.size())) - 1;
+  const uint32_t first = epoch_ + count_;
+  Entry* entries = entries_.data();
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (i + kAhead < ids.size()) __builtin_prefetch(&entries[ids[i + kAhead] & mask], 1);
+    // An id is a hash already: its low bits choose the place.
+    const uint64_t id = ids[i];
+    size_t at = id & mask;
+    while (entries[at].stamp >= first && entries[at].id != id) at = (at + 1) & mask;
+    const bool fresh = entries[at].stamp < first;
+    const uint32_t stamp = fresh ? epoch_ + count_ : entries[at].stamp;
+    entries[at] = {id, stamp};
+    const uint32_t number = stamp - epoch_;
+    ids_[number] = id;
+    occurrences_[number] = (fresh ? 0 : occurrences_[number]) + 1;
+    count_ += fresh;
+    numbers[i] = number;
+  }
+}
+
+const uint32_t* UniqueIds::EntriesOf(const Slot& slot) {
+  GrowTo(slot.index.size() + 1, &entry_of_);
+  const uint32_t* offsets = slot.offsets.data();
+  const uint32_t entries = static_cast<uint32_t>(slot.offsets.size() - 1);
+  for (uint32_t e = 0; e < entries; ++e) {
+    // What an empty entry writes, the next one overwrites.
+    entry_of_[offsets[e]] = e;
+    for (uint32_t i = offsets[e] + 1; i < offsets[e + 1]; ++i) entry_of_[i] = e;
+  }
+  return entry_of_.data();
+}
+
+// For the numbers from `first` on: the rows they stand for and their latest time.
+void UniqueIds::TakeFacts(const EntryFacts& facts, const Slot& slot, uint32_t first) {
+  std::fill(times_.begin() + first, times_.begin() + count_, 0);
+  std::copy(occurrences_.begin() + first, occurrences_.begin() + count_, rows_.begin() + first);
+  if (facts.event_times.empty() && facts.rows.empty()) return;
+  const uint32_t* entry_of = EntriesOf(slot);
+  const uint32_t* numbers = slot.index.data();
+  const size_t n = slot.index.size();
+  if (!facts.event_times.empty()) {
+    for (size_t i = 0; i < n; ++i) {
+      int64_t& time = times_[numbers[i]];
+      time = std::max(time, facts.event_times[entry_of[i]]);
+    }
+  }
+  if (facts.rows.empty()) return;
+  std::fill(rows_.begin() + first, rows_.begin() + count_, 0);
+  for (size_t i = 0; i < n; ++i) rows_[numbers[i]] += facts.rows[entry_of[i]];
+}
+
+// Numbers by (bucket, id); equal ids, of several slots, in the order of these.
+void UniqueIds::Sort() {
+  GrowTo(count_, &sorted_);
+  if (count_ >= kFewIds) return SortBuckets();
+  for (uint32_t i = 0; i < count_; ++i) sorted_[i] = {ids_[i], i, occurrences_[i]};
+  std::sort(sorted_.begin(), sorted_.begin() + count_, [](const Number& a, const Number& b) {
+    return a.id != b.id ? IdBefore(a.id, b.id) : a.number < b.number;
+  });
 }
 
 // One counting pass by bucket, then each bucket, of a few ids, by id.
-void UniqueIds::Sort(TableIds* table) {
-  const size_t n = ids_.size();
+void UniqueIds::SortBuckets() {
+  GrowTo(count_, &bucketed_);
   starts_.assign(kBuckets + 1, 0);
-  for (uint64_t id : ids_) ++starts_[BucketOf(id) + 1];
+  for (uint32_t i = 0; i < count_; ++i) ++starts_[BucketOf(ids_[i]) + 1];
   for (uint32_t b = 0; b < kBuckets; ++b) starts_[b + 1] += starts_[b];
-  order_.resize(n);
-  for (size_t i = 0; i < n; ++i) order_[starts_[BucketOf(ids_[i])]++] = static_cast<uint32_t>(i);
+  for (uint32_t i = 0; i < count_; ++i) {
+    bucketed_[starts_[BucketOf(ids_[i])]++] = {ids_[i], i, occurrences_[i]};
+  }
   uint32_t begin = 0;  // starts_[b] is now where bucket b ends.
-  for (uint32_t b = 0; b < kBuckets; ++b) {
-    if (starts_[b] - begin > 1) {
-      std::sort(order_.begin() + begin, order_.begin() + starts_[b],
-                [this](uint32_t x, uint32_t y) { return ids_[x] < ids_[y]; });
+  for (uint32_t b = 0; b < kBuckets; begin = starts_[b++]) {
+    const size_t n = starts_[b] - begin;
+    if (n <= kSmallBucket) {
+      SortSmall(&bucketed_[begin], n, &sorted_[begin]);
+      continue;
     }
-    begin = starts_[b];
-  }
-  table->ids.resize(n);
-  rank_.resize(n);
-  for (size_t i = 0; i < n; ++i) {
-    table->ids[i] = ids_[order_[i]];
-    rank_[order_[i]] = static_cast<uint32_t>(i);
+    std::copy_n(&bucketed_[begin], n, &sorted_[begin]);
+    std::sort(&sorted_[begin], &sorted_[begin] + n, [](const Number& x, const Number& y) {
+      return x.id != y.id ? x.id < y.id : x.number < y.number;
+    });
   }
 }
 
-// A counting sort by id that keeps the order (slot, entry) inside an id.
-// REQUIRES: occurrence_offsets[u + 1] is the number of u's occurrences.
-void UniqueIds::TurnAround(const EntryFacts& rows, const EntryFacts& requests, TableIds* table) {
-  const size_t n = table->ids.size();
-  auto& offsets = table->occurrence_offsets;
-  for (size_t u = 0; u < n; ++u) offsets[u + 1] += offsets[u];
-  table->occurrences.resize(offsets[n]);
-  table->event_times.assign(n, 0);
-  table->counts.assign(n, 0);
-  for (uint32_t s = 0; s < table->slots.size(); ++s) {
-    const Slot& slot = table->slots[s];
-    const EntryFacts& facts = slot.axis == Axis::kRequest ? requests : rows;
-    for (uint32_t entry = 0; entry + 1 < slot.offsets.size(); ++entry) {
-      const int64_t time = facts.event_times.empty() ? 0 : facts.event_times[entry];
-      const uint32_t count = facts.rows.empty() ? 1 : facts.rows[entry];
-      for (uint32_t i = slot.offsets[entry]; i < slot.offsets[entry + 1]; ++i) {
-        uint32_t u = slot.index[i];
-        table->occurrences[offsets[u]++] = {s, entry, slot.weights.empty() ? 1 : slot.weights[i]};
-        table->event_times[u] = std::max(table->event_times[u], time);
-        table->counts[u] += count;
-      }
-    }
+// Fills what `table` has by id. An id's occurrences are those of its numbers,
+// one after the other, which is the order (slot, entry).
+void UniqueIds::Rank(TableIds* table) {
+  GrowTo(count_, &places_);
+  table->ids.resize(count_);
+  table->counts.resize(count_);
+  table->event_times.resize(count_);
+  table->occurrence_offsets.resize(count_ + 1);
+  uint32_t ranks = 0, total = 0;
+  for (uint32_t i = 0; i < count_; ++i) {
+    const Number& of = sorted_[i];
+    const bool fresh = ranks == 0 || table->ids[ranks - 1] != of.id;
+    ranks += fresh;
+    const uint32_t u = ranks - 1;
+    table->ids[u] = of.id;
+    table->counts[u] = (fresh ? 0 : table->counts[u]) + rows_[of.number];
+    table->event_times[u] = std::max(fresh ? 0 : table->event_times[u], times_[of.number]);
+    if (fresh) table->occurrence_offsets[u] = total;
+    places_[of.number] = {u, total};
+    total += of.occurrences;
   }
-  // offsets[u] has moved on to where u ends, which is where u + 1 starts.
-  for (size_t u = n; u > 0; --u) offsets[u] = offsets[u - 1];
-  offsets[0] = 0;
+  table->ids.resize(ranks);
+  table->counts.resize(ranks);
+  table->event_times.resize(ranks);
+  table->occurrence_offsets.resize(ranks + 1);
+  table->occurrence_offsets[ranks] = total;
+  table->occurrences.resize(total);
 }
 
-void UniqueIds::Finish(const EntryFacts& rows, const EntryFacts& requests, TableIds* table) {
-  Sort(table);
-  table->occurrence_offsets.assign(table->ids.size() + 1, 0);
-  for (Slot& slot : table->slots) {
-    for (uint32_t& index : slot.index) {
-      index = rank_[index];
-      ++table->occurrence_offsets[index + 1];
-    }
+// Gives the occurrences of slot `number` their ids' ranks, and these their occurrences.
+void UniqueIds::TurnAround(uint32_t number, Slot* slot, TableIds* table) {
+  const uint32_t* entry_of = EntriesOf(*slot);
+  const float* weights = slot->weights.empty() ? nullptr : slot->weights.data();
+  Occurrence* occurrences = table->occurrences.data();
+  for (size_t i = 0; i < slot->index.size(); ++i) {
+    Place& place = places_[slot->index[i]];
+    slot->index[i] = place.rank;
+    occurrences[place.cursor++] = {number, entry_of[i], weights == nullptr ? 1 : weights[i]};
   }
-  TurnAround(rows, requests, table);
+}
+
+void UniqueIds::Finish(TableIds* table) {
+  Sort();
+  Rank(table);
+  for (uint32_t s = 0; s < table->slots.size(); ++s) TurnAround(s, &table->slots[s], table);
 }
 
 }  // namespace starling

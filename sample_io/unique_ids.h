@@ -1,5 +1,9 @@
 // Turns the occurrences of ids in a table's slots into unique ids in their
 // order, and the occurrences around: the hot half of the FeatureCompiler.
+//
+// Slots are numbered one by one, since one slot's ids fit a core's own caches
+// where a table's do not; an id that stands in several slots gets a number in
+// each, and these meet again when all numbers are sorted by id.
 #pragma once
 
 #include <cstdint>
@@ -19,31 +23,54 @@ struct EntryFacts {
 // Reused between batches. Not thread-safe: one a thread.
 class UniqueIds {
  public:
-  // Starts a table that will see at most `occurrences` ids.
-  void Start(size_t occurrences);
-  // Sets numbers[i] to the number of ids[i]: 0, 1, … in order of first sight.
-  void Number(std::span<const uint64_t> ids, uint32_t* numbers);
+  // Starts a table, whose slots are then added in their order.
+  void Start();
+  // `ids` are those of the slot's entries, in order; slot->offsets must be
+  // there. REQUIRES: all slots of a table hold less than 2^31 ids.
+  void Add(std::span<const uint64_t> ids, const EntryFacts& facts, Slot* slot);
   // Orders the ids by (bucket, id) and fills all of `table` but its slots'
-  // offsets and weights, which must be there, as must slots' index, holding
-  // results of Number; these become indices into table->ids. An id of a request
-  // counts for all of the request's rows.
-  void Finish(const EntryFacts& rows, const EntryFacts& requests, TableIds* table);
+  // offsets and weights, which must be there. An id of a request counts for all
+  // of the request's rows.
+  void Finish(TableIds* table);
 
  private:
   struct Entry {
     uint64_t id;
-    uint32_t number;  // 0: empty; else the id's number + 1.
+    uint32_t stamp;  // epoch_ + the id's number; less than that of the slot's first: empty.
   };
-  uint32_t NumberOf(uint64_t id);
-  void Sort(TableIds* table);
-  static void TurnAround(const EntryFacts& rows, const EntryFacts& requests, TableIds* table);
+  // An id of one slot.
+  struct Number {
+    uint64_t id;
+    uint32_t number;
+    uint32_t occurrences;
+  };
+  // Where a number's occurrences go.
+  struct Place {
+    uint32_t rank;    // In table->ids.
+    uint32_t cursor;  // In table->occurrences: the next one.
+  };
+
+  void MakeRoom(size_t ids);
+  void NumberIds(std::span<const uint64_t> ids, uint32_t* numbers);
+  void TakeFacts(const EntryFacts& facts, const Slot& slot, uint32_t first);
+  void Sort();
+  void SortBuckets();
+  void Rank(TableIds* table);
+  void TurnAround(uint32_t number, Slot* slot, TableIds* table);
+  // The entry of every occurrence of a slot; good until the next call.
+  const uint32_t* EntriesOf(const Slot& slot);
 
   std::vector<Entry> entries_;  // Open addressing; a power of two, at most half full.
-  size_t mask_ = 0;
-  std::vector<uint64_t> ids_;     // By number.
-  std::vector<uint32_t> order_;   // Numbers, sorted.
-  std::vector<uint32_t> rank_;    // By number: the place in `order_`.
-  std::vector<uint32_t> starts_;  // By bucket, while sorting.
+  uint32_t epoch_ = 1;          // Grows by the numbers of a table, so that no entry is cleared.
+  uint32_t count_ = 0;          // Numbers so far. These have room for as many and more:
+  std::vector<uint64_t> ids_;
+  std::vector<uint32_t> occurrences_;
+  std::vector<uint32_t> rows_;
+  std::vector<int64_t> times_;
+  std::vector<Number> sorted_, bucketed_;
+  std::vector<Place> places_;
+  std::vector<uint32_t> starts_;    // By bucket, while sorting.
+  std::vector<uint32_t> entry_of_;  // By occurrence of a slot, and one more.
 };
 
 }  // namespace starling

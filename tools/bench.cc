@@ -20,7 +20,7 @@ struct Bench {
   const char* name;
   absl::Status (*run)(bool quick);
 };
-const Bench kBenches[] = {{"train", BenchTrain}, {"store", BenchStore}};
+const Bench kBenches[] = {{"train", BenchTrain}, {"store", BenchStore}, {"read", BenchRead}};
 
 absl::Status Run(const VerbCall& call) {
   std::vector<std::string> names;
@@ -29,9 +29,13 @@ absl::Status Run(const VerbCall& call) {
     return absl::InvalidArgumentError(
         absl::StrCat("name one benchmark: ", absl::StrJoin(names, ", ")));
   }
-  for (const char* flag : {"only", "table_rows"}) {
-    if (call.args[0] != "store" && !gflags::GetCommandLineFlagInfoOrDie(flag).is_default) {
-      return absl::InvalidArgumentError(absl::StrCat("--", flag, " is for bench store"));
+  const std::pair<const char*, std::vector<std::string>> flags[] = {
+      {"only", {"store", "read"}}, {"table_rows", {"store"}}, {"peer", {"read"}}};
+  for (const auto& [flag, of] : flags) {
+    const bool taken = std::find(of.begin(), of.end(), call.args[0]) != of.end();
+    if (!taken && !gflags::GetCommandLineFlagInfoOrDie(flag).is_default) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--", flag, " is for bench ", absl::StrJoin(of, " and ")));
     }
   }
   for (const Bench& b : kBenches) {
@@ -96,8 +100,9 @@ void Report(const BenchResult& r) {
 Verb BenchVerb() {
   return {"bench",
           "Measure, beside a reference in the same run",
-          "starling bench train|store [--quick] [--json] [--only CASE,CASE] [--table_rows N]",
-          {"quick", "json", "only", "table_rows"},
+          "starling bench train|store|read [--quick] [--json] [--only CASE,CASE] [--table_rows N] "
+          "[--peer COMMAND]",
+          {"quick", "json", "only", "table_rows", "peer"},
           Run};
 }
 

@@ -26,5 +26,6 @@ double Median(std::vector<double> values);  // REQUIRES: not empty.
 
 absl::Status BenchTrain(bool quick);
 absl::Status BenchStore(bool quick);
+absl::Status BenchRead(bool quick);
 
 }  // namespace starling

@@ -19,7 +19,7 @@
 #include "tools/bench_store_cold.h"
 #include "tools/flags.h"
 
-DEFINE_string(only, "", "bench store: cases to run, separated by commas; default: all");
+DEFINE_string(only, "", "bench store, read: cases to run, separated by commas; default: all");
 DEFINE_int64(table_rows, 0,
              "bench store: rows of the table; default: 20 million, with --quick 200,000");
 

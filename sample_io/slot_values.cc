@@ -1,0 +1,66 @@
+#include "sample_io/slot_values.h"
+
+#include <numeric>
+
+namespace starling {
+namespace {
+
+size_t FillListOffsets(const Column& column, std::span<const int64_t> entries, uint32_t* offsets) {
+  size_t end = 0;
+  for (size_t e = 0; e < entries.size(); ++e) {
+    offsets[e] = static_cast<uint32_t>(end);
+    end += static_cast<size_t>(ValuesOf(column, entries[e]).size());
+  }
+  return end;
+}
+
+}  // namespace
+
+size_t FillOffsets(const Column& column, std::span<const int64_t> entries, Slot* slot) {
+  slot->offsets.resize(entries.size() + 1);
+  uint32_t* offsets = slot->offsets.data();
+  size_t end = entries.size();
+  if (column.is_list) {
+    end = FillListOffsets(column, entries, offsets);
+  } else if (column.valid.empty()) {
+    std::iota(offsets, offsets + end, 0);
+  } else {
+    uint32_t next = 0;
+    for (size_t e = 0; e < entries.size(); ++e) {
+      offsets[e] = next;
+      next += column.valid[entries[e]] != 0;
+    }
+    end = next;
+  }
+  offsets[entries.size()] = static_cast<uint32_t>(end);
+  return end;
+}
+
+void FillIds(const Column& column, std::span<const int64_t> entries, uint64_t seed,
+             const Slot& slot, std::vector<uint64_t>* ids) {
+  const uint32_t* offsets = slot.offsets.data();
+  const size_t n = slot.offsets.back();
+  if (n == 0) return ids->clear();  // A column without a value may be of any type.
+  ids->resize(n + 1);
+  uint64_t* out = ids->data();
+  if (column.is_list) {
+    for (size_t e = 0; e < entries.size(); ++e) {
+      int64_t from = ValuesOf(column, entries[e]).begin;
+      for (uint32_t i = offsets[e]; i < offsets[e + 1]; ++i) out[i] = IdOf(column, from++, seed);
+    }
+  } else if (column.type == ColumnType::kInt64) {
+    // What a null writes, the next value overwrites: no branch to guess wrong.
+    const int64_t* values = column.ints.data();
+    for (size_t e = 0; e < entries.size(); ++e) {
+      out[offsets[e]] = HashInt64(values[entries[e]], seed);
+    }
+  } else {
+    for (size_t e = 0; e < entries.size(); ++e) {
+      if (offsets[e] != offsets[e + 1])
+        out[offsets[e]] = HashBytes(column.strings[entries[e]], seed);
+    }
+  }
+  ids->resize(n);
+}
+
+}  // namespace starling
