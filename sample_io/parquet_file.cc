@@ -5,6 +5,7 @@
 #include <arrow/type.h>
 #include <parquet/arrow/reader.h>
 #include <parquet/arrow/schema.h>
+#include <parquet/column_reader.h>
 #include <parquet/file_reader.h>
 #include <parquet/metadata.h>
 #include <parquet/properties.h>
@@ -17,6 +18,7 @@
 #include "base/status.h"
 #include "sample_io/arrow_reading.h"
 #include "sample_io/data_path.h"
+#include "sample_io/parquet_flat.h"
 #include "sample_io/sample_file.h"
 
 namespace starling {
@@ -173,7 +175,12 @@ class ParquetFile : public SampleFile {
       if (field != nullptr && top.field->name() == field->top) found = &top;
     }
     if (found == nullptr) return absl::FailedPreconditionError("no such column in the file");
+    const std::shared_ptr<parquet::FileMetaData> footer = reader.parquet_reader()->metadata();
     for (const std::string& member : field->members) found = &Member(*found, member);
+    if (found->is_leaf() &&
+        IsFlat(*found->field->type(), *footer->schema()->Column(found->column_index))) {
+      return ReadNumbers(reader, found->column_index, range, column);
+    }
     std::vector<int> leaves;
     Leaves(*found, &leaves);
     TableResult table = GuardedCall<TableResult, arrow::Status>([&]() -> TableResult {
@@ -183,6 +190,19 @@ class ParquetFile : public SampleFile {
     if (!table.ok()) return DamagedFile(table.status().message());
     if ((*table)->num_columns() != 1) return DamagedFile("its parts do not form one column");
     return ToColumn((*table)->column(0), *field, range.rows, column);
+  }
+
+  static absl::Status ReadNumbers(parquet::arrow::FileReader& reader, int leaf,
+                                  const PartRange& range, Column* column) {
+    using Rows = arrow::Result<int64_t>;
+    Rows rows = GuardedCall<Rows, arrow::Status>([&]() -> Rows {
+      auto chunk = reader.parquet_reader()->RowGroup(range.part)->Column(leaf);
+      ARROW_RETURN_NOT_OK(ReadFlat(*chunk, range.begin, range.rows, column));
+      return column->rows;
+    });
+    if (!rows.ok()) return DamagedFile(rows.status().message());
+    if (*rows == range.rows) return absl::OkStatus();
+    return DamagedFile(absl::StrCat(*rows, " values in place of ", range.rows));
   }
 
   const std::string path_;

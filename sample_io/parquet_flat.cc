@@ -1,0 +1,98 @@
+#include "sample_io/parquet_flat.h"
+
+#include <arrow/status.h>
+#include <arrow/type.h>
+#include <parquet/column_reader.h>
+#include <parquet/schema.h>
+
+namespace starling {
+namespace {
+
+// Moves the values that are not null, which stand at the front, to their rows,
+// from the last on. REQUIRES: there is a null.
+template <typename T>
+void PlaceNulls(const std::vector<int16_t>& levels, int16_t present, size_t values, T* out,
+                std::vector<uint8_t>* valid) {
+  for (size_t i = valid->size(); i-- > 0;) {
+    const bool is = levels[i] == present;
+    values -= is;
+    out[i] = out[values];  // Of a null: whatever stands there, which is never read.
+    (*valid)[i] = is;
+  }
+}
+
+// Reads into `values`, of the file's type, and sets the column's rows and nulls.
+template <typename Type, typename T = typename Type::c_type>
+arrow::Status ReadValues(parquet::ColumnReader& reader, int64_t begin, int64_t rows,
+                         std::vector<T>* values, Column* column) {
+  static thread_local std::vector<int16_t> levels;
+  auto& typed = static_cast<parquet::TypedColumnReader<Type>&>(reader);
+  const int16_t present = reader.descr()->max_definition_level();
+  if (begin > 0 && typed.Skip(begin) != begin) return arrow::Status::OK();  // No row is left.
+  if (present > 0 && static_cast<int64_t>(levels.size()) < rows) levels.resize(rows);
+  values->resize(rows);
+  int64_t found = 0, read = 0;
+  while (read < rows && typed.HasNext()) {
+    int64_t more = 0;
+    const int64_t entries =
+        typed.ReadBatch(rows - read, present > 0 ? levels.data() + read : nullptr, nullptr,
+                        values->data() + found, &more);
+    if (entries <= 0) break;
+    read += entries;
+    found += more;
+  }
+  values->resize(read);
+  column->rows = read;
+  if (present == 0 || found == read) return arrow::Status::OK();
+  column->valid.resize(read);
+  PlaceNulls(levels, present, found, values->data(), &column->valid);
+  return arrow::Status::OK();
+}
+
+// As ReadValues, of a type that is narrower than the column's.
+template <typename Type, typename Wide>
+arrow::Status ReadWidened(parquet::ColumnReader& reader, int64_t begin, int64_t rows,
+                          std::vector<Wide>* values, Column* column) {
+  std::vector<typename Type::c_type> narrow;
+  ARROW_RETURN_NOT_OK(ReadValues<Type>(reader, begin, rows, &narrow, column));
+  values->assign(narrow.begin(), narrow.end());
+  return arrow::Status::OK();
+}
+
+}  // namespace
+
+bool IsFlat(const arrow::DataType& type, const parquet::ColumnDescriptor& column) {
+  if (column.max_repetition_level() > 0) return false;
+  switch (type.id()) {
+    case arrow::Type::INT64:
+      return column.physical_type() == parquet::Type::INT64;
+    case arrow::Type::INT32:
+      return column.physical_type() == parquet::Type::INT32;
+    case arrow::Type::DOUBLE:
+      return column.physical_type() == parquet::Type::DOUBLE;
+    case arrow::Type::FLOAT:
+      return column.physical_type() == parquet::Type::FLOAT;
+    default:
+      return false;
+  }
+}
+
+arrow::Status ReadFlat(parquet::ColumnReader& reader, int64_t begin, int64_t rows, Column* column) {
+  const parquet::Type::type type = reader.type();
+  const bool ints = type == parquet::Type::INT64 || type == parquet::Type::INT32;
+  column->type = ints ? ColumnType::kInt64 : ColumnType::kDouble;
+  switch (type) {
+    case parquet::Type::INT64:
+      return ReadValues<parquet::Int64Type>(reader, begin, rows, &column->ints, column);
+    case parquet::Type::DOUBLE:
+      return ReadValues<parquet::DoubleType>(reader, begin, rows, &column->doubles, column);
+    case parquet::Type::INT32:
+      return ReadWidened<parquet::Int32Type>(reader, begin, rows, &column->ints, column);
+    case parquet::Type::FLOAT:
+      return ReadWidened<parquet::FloatType>(reader, begin, rows, &column->doubles, column);
+    default:
+      return arrow::Status::TypeError("not a column of plain numbers");
+  }
+}
+
+}  // namespace starling
