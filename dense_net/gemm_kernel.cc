@@ -1,5 +1,5 @@
-// A register block of kRows x 16 accumulators runs down k; panels of B and some
-// rows of A stay in L1 meanwhile. See gemm.h for why the order of k is sacred.
+// A register block of kRows x 16 accumulators runs down k; a panel of B stays in
+// L1 and a strip of A in L2 meanwhile. See gemm.h for why the order of k is sacred.
 #include <immintrin.h>
 
 #include "dense_net/kernels.h"
@@ -16,10 +16,13 @@ constexpr int kRows = 2;
 constexpr int kLanes = 4;
 #endif
 constexpr int kVectors = kGemmPanel / kLanes;
-constexpr int kDepth = 320;  // Of k at a time: a panel of 20 KB.
+constexpr int kDepth = 512;  // Of k at a time.
+constexpr int kStrip = 96;   // Rows of A at a time, a multiple of kRows: they stay in L2.
 
 typedef float Vec __attribute__((vector_size(kLanes * 4)));
 typedef float LooseVec __attribute__((vector_size(kLanes * 4), aligned(4), may_alias));
+
+const float kZeros[kGemmPanel] = {};
 
 inline Vec Load(const float* p) { return *reinterpret_cast<const LooseVec*>(p); }
 inline void Store(float* p, Vec v) { *reinterpret_cast<LooseVec*>(p) = v; }
@@ -31,91 +34,133 @@ inline Vec Spread(float x) { return _mm_set1_ps(x); }
 inline Vec MultiplyAdd(Vec a, Vec b, Vec c) { return a * b + c; }
 #endif
 
-// c (rows, 16) continues its chains by k steps. kDown: A's rows are adjacent
-// (A is a transposed matrix), else its columns are.
-template <int rows, bool kDown>
-inline void Block(int k, const float* a, int64_t stride, const float* b, int64_t b_stride, float* c,
-                  int64_t c_stride) {
+// The chains of a block (rows, 16): from `start`, whose rows are start_stride
+// apart (0: one row for all), to `c`.
+struct Chains {
+  const float* start;
+  int64_t start_stride;
+  float* c;
+  int64_t stride;
+};
+
+// Continues the chains by k steps. kPacked: A is as PackRows leaves it, else
+// its columns are adjacent and its rows `stride` apart.
+template <int rows, bool kPacked>
+inline void Block(int k, const float* a, int64_t stride, const float* b, int64_t b_stride,
+                  const Chains& out) {
   Vec acc[rows][kVectors];
   for (int r = 0; r < rows; ++r)
-    for (int v = 0; v < kVectors; ++v) acc[r][v] = Load(c + r * c_stride + v * kLanes);
-#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v)
+      acc[r][v] = Load(out.start + r * out.start_stride + v * kLanes);
+#pragma GCC unroll 4
   for (int i = 0; i < k; ++i) {
     Vec bv[kVectors];
     for (int v = 0; v < kVectors; ++v) bv[v] = Load(b + i * b_stride + v * kLanes);
     for (int r = 0; r < rows; ++r) {
-      Vec av = Spread(kDown ? a[i * stride + r] : a[r * stride + i]);
+      Vec av = Spread(kPacked ? a[i * kRows + r] : a[r * stride + i]);
       for (int v = 0; v < kVectors; ++v) acc[r][v] = MultiplyAdd(av, bv[v], acc[r][v]);
     }
   }
   for (int r = 0; r < rows; ++r)
-    for (int v = 0; v < kVectors; ++v) Store(c + r * c_stride + v * kLanes, acc[r][v]);
+    for (int v = 0; v < kVectors; ++v) Store(out.c + r * out.stride + v * kLanes, acc[r][v]);
 }
 
-template <bool kDown>
+template <bool kPacked>
 void Rows(int rows, int k, const float* a, int64_t stride, const float* b, int64_t b_stride,
-          float* c, int64_t c_stride) {
+          const Chains& out) {
   switch (rows) {
     case 1:
-      return Block<1, kDown>(k, a, stride, b, b_stride, c, c_stride);
+      return Block<1, kPacked>(k, a, stride, b, b_stride, out);
     case 2:
-      return Block<2, kDown>(k, a, stride, b, b_stride, c, c_stride);
+      return Block<2, kPacked>(k, a, stride, b, b_stride, out);
 #ifdef __AVX2__
     case 3:
-      return Block<3, kDown>(k, a, stride, b, b_stride, c, c_stride);
+      return Block<3, kPacked>(k, a, stride, b, b_stride, out);
     case 4:
-      return Block<4, kDown>(k, a, stride, b, b_stride, c, c_stride);
+      return Block<4, kPacked>(k, a, stride, b, b_stride, out);
     case 5:
-      return Block<5, kDown>(k, a, stride, b, b_stride, c, c_stride);
+      return Block<5, kPacked>(k, a, stride, b, b_stride, out);
     case 6:
-      return Block<6, kDown>(k, a, stride, b, b_stride, c, c_stride);
+      return Block<6, kPacked>(k, a, stride, b, b_stride, out);
 #endif
   }
 }
 
-inline void Init(int m, int n, const float* bias, float* c) {
-  for (int i = 0; i < m; ++i)
-    for (int j = 0; j < n; ++j) c[static_cast<int64_t>(i) * n + j] = bias == nullptr ? 0 : bias[j];
-}
-
-// All rows against one panel; a partial panel works in a full one of its own.
-template <bool kDown>
-void Panel(int m, int n, int k, int cols, const float* a, int64_t a_row, int64_t stride,
-           const float* b, int64_t b_stride, float* c) {
+// A strip of A against one panel; a partial panel works in a full one of its own.
+template <bool kPacked>
+void Panel(int m, int k, int cols, const float* a, int64_t stride, const float* b, int64_t b_stride,
+           const Chains& out) {
   for (int i = 0; i < m; i += kRows) {
-    int rows = m - i < kRows ? m - i : kRows;
-    const float* ai = a + i * a_row;
-    float* ci = c + static_cast<int64_t>(i) * n;
+    const int rows = m - i < kRows ? m - i : kRows;
+    const float* ai = a + i * (kPacked ? k : stride);
+    const Chains to{out.start + i * out.start_stride, out.start_stride, out.c + i * out.stride,
+                    out.stride};
     if (cols == kGemmPanel) {
-      Rows<kDown>(rows, k, ai, stride, b, b_stride, ci, n);
+      // The next block of C, which the processor would not guess.
+      for (int r = kRows; r < 2 * kRows; ++r) {
+        __builtin_prefetch(to.c + r * to.stride, 1);
+        __builtin_prefetch(to.c + r * to.stride + kGemmPanel - 1, 1);
+      }
+      Rows<kPacked>(rows, k, ai, stride, b, b_stride, to);
       continue;
     }
     float full[kRows * kGemmPanel] = {};
     for (int r = 0; r < rows; ++r)
-      for (int j = 0; j < cols; ++j) full[r * kGemmPanel + j] = ci[static_cast<int64_t>(r) * n + j];
-    Rows<kDown>(rows, k, ai, stride, b, b_stride, full, kGemmPanel);
+      for (int j = 0; j < cols; ++j) full[r * kGemmPanel + j] = to.start[r * to.start_stride + j];
+    Rows<kPacked>(rows, k, ai, stride, b, b_stride, {full, kGemmPanel, full, kGemmPanel});
     for (int r = 0; r < rows; ++r)
-      for (int j = 0; j < cols; ++j) ci[static_cast<int64_t>(r) * n + j] = full[r * kGemmPanel + j];
+      for (int j = 0; j < cols; ++j) to.c[r * to.stride + j] = full[r * kGemmPanel + j];
+  }
+}
+
+// Rows of a transposed matrix, kRows side by side: read down its columns they
+// would take a cache line each step of k.
+void PackRows(int m, int k, const float* a, int64_t col_stride, float* out) {
+  for (int i = 0; i < m; i += kRows, a += kRows) {
+    const int rows = m - i < kRows ? m - i : kRows;
+    for (int p = 0; p < k; ++p, out += kRows) {
+      if (rows == kRows) {
+        __builtin_memcpy(out, a + p * col_stride, kRows * sizeof(float));
+      } else {
+        for (int r = 0; r < rows; ++r) out[r] = a[p * col_stride + r];
+      }
+    }
+  }
+}
+
+// A strip of A (m, depth) from `a0`, against all panels from row k0 on.
+template <bool kPacked>
+void Strip(int m, int n, int k0, int depth, const float* a, int64_t stride, const GemmB& b,
+           const Chains& out) {
+  for (int j = 0; j < n; j += kGemmPanel) {
+    const int cols = n - j < kGemmPanel ? n - j : kGemmPanel;
+    const bool partial = cols < kGemmPanel;
+    const int64_t b_stride = partial ? kGemmPanel : b.row_stride;
+    const float* b0 = (partial ? b.last : b.data + j / kGemmPanel * b.panel_stride) + k0 * b_stride;
+    const float* start = out.start == kZeros ? kZeros : out.start + j;
+    Panel<kPacked>(m, depth, cols, a, stride, b0, b_stride,
+                   {start, out.start_stride, out.c + j, out.stride});
   }
 }
 
 void Multiply(int m, int n, int k, const GemmA& a, const GemmB& b, GemmStart start,
               const float* bias, float* c) {
-  if (start != GemmStart::kAdd) Init(m, n, start == GemmStart::kBias ? bias : nullptr, c);
   const bool down = a.row_stride == 1 && a.col_stride != 1;
-  for (int k0 = 0; k0 < k; k0 += kDepth) {
-    int depth = k - k0 < kDepth ? k - k0 : kDepth;
-    const float* a0 = a.data + k0 * a.col_stride;
-    for (int j = 0; j < n; j += kGemmPanel) {
-      int cols = n - j < kGemmPanel ? n - j : kGemmPanel;
-      bool partial = cols < kGemmPanel;
-      int64_t b_stride = partial ? kGemmPanel : b.row_stride;
-      const float* b0 =
-          (partial ? b.last : b.data + j / kGemmPanel * b.panel_stride) + k0 * b_stride;
+  alignas(64) float packed[kStrip * kDepth];
+  for (int i = 0; i < m; i += kStrip) {
+    const int rows = m - i < kStrip ? m - i : kStrip;
+    float* ci = c + static_cast<int64_t>(i) * n;
+    for (int k0 = 0; k0 == 0 || k0 < k; k0 += kDepth) {
+      const int depth = k - k0 < kDepth ? k - k0 : kDepth;
+      const float* a0 = a.data + i * a.row_stride + k0 * a.col_stride;
+      Chains out{ci, n, ci, n};
+      if (k0 == 0 && start == GemmStart::kZero) out = {kZeros, 0, ci, n};
+      if (k0 == 0 && start == GemmStart::kBias) out = {bias, 0, ci, n};
       if (down) {
-        Panel<true>(m, n, depth, cols, a0, 1, a.col_stride, b0, b_stride, c + j);
+        PackRows(rows, depth, a0, a.col_stride, packed);
+        Strip<true>(rows, n, k0, depth, packed, 0, b, out);
       } else {
-        Panel<false>(m, n, depth, cols, a0, a.row_stride, a.row_stride, b0, b_stride, c + j);
+        Strip<false>(rows, n, k0, depth, a0, a.row_stride, b, out);
       }
     }
   }

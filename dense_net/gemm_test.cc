@@ -36,9 +36,9 @@ struct Product {
   }
 };
 
-// Shapes around the register block (6 and 2 rows), the panel and the depth of a block.
-const Product kProducts[] = {{1, 1, 1},    {1, 16, 3},   {2, 15, 8},   {5, 17, 33},  {6, 32, 320},
-                             {7, 31, 321}, {13, 48, 29}, {100, 5, 64}, {12, 33, 700}};
+// Shapes around the register block (6 and 2 rows), the panel, the strip and the depth of a block.
+const Product kProducts[] = {{1, 1, 1},    {1, 16, 3},   {2, 15, 8},   {5, 17, 33},  {6, 32, 512},
+                             {7, 31, 513}, {13, 48, 29}, {100, 5, 64}, {97, 33, 700}};
 
 std::vector<const GemmKernels*> AllKernels() {
   std::vector<const GemmKernels*> all = {&base::kGemm};

@@ -20,7 +20,8 @@ struct Bench {
   const char* name;
   absl::Status (*run)(bool quick);
 };
-const Bench kBenches[] = {{"train", BenchTrain}, {"store", BenchStore}, {"read", BenchRead}};
+const Bench kBenches[] = {
+    {"train", BenchTrain}, {"dense", BenchDense}, {"store", BenchStore}, {"read", BenchRead}};
 
 absl::Status Run(const VerbCall& call) {
   std::vector<std::string> names;
@@ -100,7 +101,8 @@ void Report(const BenchResult& r) {
 Verb BenchVerb() {
   return {"bench",
           "Measure, beside a reference in the same run",
-          "starling bench train|store|read [--quick] [--json] [--only CASE,CASE] [--table_rows N] "
+          "starling bench train|dense|store|read [--quick] [--json] [--only CASE,CASE] "
+          "[--table_rows N] "
           "[--peer COMMAND]",
           {"quick", "json", "only", "table_rows", "peer"},
           Run};

@@ -25,6 +25,7 @@ void ReportFigures(const std::string& bench, const std::string& what,
 double Median(std::vector<double> values);  // REQUIRES: not empty.
 
 absl::Status BenchTrain(bool quick);
+absl::Status BenchDense(bool quick);
 absl::Status BenchStore(bool quick);
 absl::Status BenchRead(bool quick);
 

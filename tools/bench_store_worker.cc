@@ -14,13 +14,10 @@
 
 #include "absl/synchronization/mutex.h"
 #include "base/status.h"
+#include "tools/bench_gemm.h"
 #include "tools/bench_store_machine.h"
 
 namespace starling {
-
-void EigenGemm_base(int m, int n, int k, const float* a, const float* b, float* c);
-void EigenGemm_avx2(int m, int n, int k, const float* a, const float* b, float* c);
-
 namespace {
 
 constexpr int kDrawsOfSample = 26, kAhead = 4;
@@ -28,13 +25,12 @@ constexpr int kDrawsOfSample = 26, kAhead = 4;
 // `flops` of the products that a hidden layer is made of, on all cores.
 void Compute(ThreadPool* pool, double flops) {
   constexpr int kRows = 256, kWidth = 400;
-  auto gemm = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? EigenGemm_avx2
-                                                                              : EigenGemm_base;
+  const BareGemm gemm = EigenGemm();
   const int products = std::max(1.0, flops / (2.0 * kRows * kWidth * kWidth) + 0.5);
   pool->ParallelFor(products, [&](int) {
     static thread_local std::vector<float> a(kRows * kWidth, 0.5f), b(kWidth * kWidth, 0.25f),
         c(kRows * kWidth);
-    gemm(kRows, kWidth, kWidth, a.data(), b.data(), c.data());
+    gemm({.m = kRows, .n = kWidth, .k = kWidth, .a = a.data(), .b = b.data(), .c = c.data()});
   });
 }
 

@@ -13,13 +13,10 @@
 #include "sample_io/generator.h"
 #include "scheduler/trainer.h"
 #include "tools/bench.h"
+#include "tools/bench_gemm.h"
 #include "tools/flags.h"
 
 namespace starling {
-
-void EigenGemm_base(int m, int n, int k, const float* a, const float* b, float* c);
-void EigenGemm_avx2(int m, int n, int k, const float* a, const float* b, float* c);
-
 namespace {
 
 constexpr char kConfig[] = R"(
@@ -39,14 +36,15 @@ double Now() { return absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()); }
 // tile in a hidden layer, operands in cache.
 double BareGemmRate(ThreadPool* pool, double seconds) {
   constexpr int kRows = 256, kWidth = 400;
-  auto gemm = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? EigenGemm_avx2
-                                                                              : EigenGemm_base;
+  const BareGemm gemm = EigenGemm();
   std::atomic<int64_t> done{0};
   double start = Now();
   pool->ParallelFor(pool->threads(), [&](int) {
     std::vector<float> a(kRows * kWidth, 0.5f), b(kWidth * kWidth, 0.25f), c(kRows * kWidth);
+    const BareProduct product{
+        .m = kRows, .n = kWidth, .k = kWidth, .a = a.data(), .b = b.data(), .c = c.data()};
     while (Now() - start < seconds) {
-      for (int i = 0; i < 8; ++i) gemm(kRows, kWidth, kWidth, a.data(), b.data(), c.data());
+      for (int i = 0; i < 8; ++i) gemm(product);
       done += 8;
     }
   });
