@@ -93,6 +93,12 @@ def test_bench_train_prints_rates_and_ratio():
     assert train and all(l["ratio"] > 0 and l["reference_value"] > 0 for l in train if "ratio" in l)
 
 
+def test_bench_dense_measures_each_model_beside_bare_products():
+    lines = [json.loads(l) for l in run("bench", "dense", "--quick", "--json", timeout=600).stdout.splitlines()]
+    assert [l["case"].split()[0] for l in lines] == ["MLP", "DCN-v2"]
+    assert all(l["ratio"] > 0 and "bare products" in l["reference"] for l in lines)
+
+
 def test_bench_store_prints_every_case_and_refuses_a_case_it_has_not():
     done = run("bench", "store", "--quick", "--json", timeout=600)
     lines = [json.loads(l) for l in done.stdout.splitlines()]
