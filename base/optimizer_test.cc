@@ -184,9 +184,9 @@ std::vector<OptimizerOptions> EveryRule() {
 
 TEST(OptimizerTest, EveryRuleHasItsNameAndTheStateThatTheFormatsPageLists) {
   const std::map<std::string, int> sizes = {
-      {"sgd", 0},   {"momentum", 8},  {"adagrad", 8},     {"rowwise_adagrad", 1},
-      {"adam", 17}, {"adamw", 17},    {"rmsprop", 8},     {"group_adagrad", 1},
-      {"ftrl", 16}, {"adadelta", 16}, {"group_ftrl", 16}, {"count", 0}};
+      {"sgd", 0},       {"momentum", 8},    {"adagrad", 8}, {"rowwise_adagrad", 1}, {"adam", 17},
+      {"adamw", 17},    {"lamb", 17},       {"rmsprop", 8}, {"group_adagrad", 1},   {"ftrl", 16},
+      {"adadelta", 16}, {"group_ftrl", 16}, {"count", 0}};
   std::map<std::string, int> found;
   for (const OptimizerOptions& options : EveryRule()) {
     auto optimizer = Optimizer::Create(options);
@@ -270,7 +270,7 @@ TEST(OptimizerTest, SetStepsEqualsStepsWithoutGradient) {
     optimizer->Step(1, told, told_state, g);
     EXPECT_EQ(w, told) << optimizer->name();
   }
-  EXPECT_EQ(counters, 2);  // adam and adamw.
+  EXPECT_EQ(counters, 3);  // adam, adamw and lamb.
 }
 
 // The corrections of early steps come from a table, later ones do not.
@@ -310,6 +310,7 @@ TEST(OptimizerTest, ABadOptionIsRefusedByItsKey) {
       {"adam { beta1: -0.1 }", "adam.beta1 must be at least 0 and less than 1"},
       {"adam { beta2: 1 }", "adam.beta2 must be at least 0 and less than 1"},
       {"adamw { weight_decay: -1 }", "adamw.weight_decay must be at least 0"},
+      {"lamb { weight_decay: -1 }", "lamb.weight_decay must be at least 0"},
       {"rmsprop { rho: 1.5 }", "rmsprop.rho must be at least 0 and less than 1"},
       {"adadelta { eps: -1 }", "adadelta.eps must be more than 0"},
       {"ftrl { l1: -1 }", "ftrl.l1 must be at least 0"},
@@ -321,12 +322,13 @@ TEST(OptimizerTest, ABadOptionIsRefusedByItsKey) {
   }
   EXPECT_EQ(Optimizer::Create({}).status().message(),
             "no optimizer; name one of sgd, momentum, adagrad, rowwise_adagrad, group_adagrad, "
-            "adam, adamw, rmsprop, adadelta, ftrl, group_ftrl, count");
+            "adam, adamw, lamb, rmsprop, adadelta, ftrl, group_ftrl, count");
 }
 
 TEST(OptimizerTest, WithoutDecayNothingShrinksByItself) {
   const Floats zero = {0};
-  for (const char* rule : {"sgd { } l2: 1", "adamw { weight_decay: 1 } l2: 1"}) {
+  for (const char* rule :
+       {"sgd { } l2: 1", "adamw { weight_decay: 1 } l2: 1", "lamb { weight_decay: 1 } l2: 1"}) {
     auto optimizer = *Optimizer::Create(WithoutDecay(OptionsOf(rule)));
     Floats w = {2}, state(optimizer->StateSize(1));
     optimizer->Step(1, w, state, zero);

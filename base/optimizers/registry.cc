@@ -12,6 +12,7 @@
   RULE(GroupAdagrad)              \
   RULE(Adam)                      \
   RULE(Adamw)                     \
+  RULE(Lamb)                      \
   RULE(Rmsprop)                   \
   RULE(Adadelta)                  \
   RULE(Ftrl)                      \
@@ -129,6 +130,7 @@ OptimizerOptions WithoutDecay(const OptimizerOptions& options) {
   OptimizerOptions without = options;
   without.clear_l2();
   if (without.has_adamw()) without.mutable_adamw()->set_weight_decay(0);
+  if (without.has_lamb()) without.mutable_lamb()->set_weight_decay(0);
   return without;
 }
 

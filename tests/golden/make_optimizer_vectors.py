@@ -8,7 +8,7 @@ Nothing here is built or run by the project. Run it by hand, with torch and nump
 Everything is computed in float64 from inputs that are floats. "source" in a file says by whom:
   torch.optim:  sgd, momentum, adagrad, adam, adamw, rmsprop, adadelta. Each row is a parameter with an optimiser of its
                 own, so that it counts its own steps, as a lazy row does.
-  this script:  rowwise_adagrad, group_adagrad, ftrl, group_ftrl, count: the published rules, written out below. adam is
+  this script:  rowwise_adagrad, group_adagrad, lamb, ftrl, group_ftrl, count: the published rules, written out below. adam is
                 written out too and must agree with torch.optim.
 
 Conventions that differ between libraries, and ours, which are PyTorch's: eps stands outside the root in adagrad, adam and
@@ -98,6 +98,18 @@ def adam(w, lr, beta1, beta2, eps):
         m = beta1 * m + (1 - beta1) * g
         v = beta2 * v + (1 - beta2) * g**2
         w = w - lr * scale * (m / (1 - beta1**t)) / (np.sqrt(v / (1 - beta2**t)) + eps)
+
+
+def lamb(w, lr, beta1, beta2, eps, weight_decay):
+    m, v, t = np.zeros_like(w), np.zeros_like(w), 0
+    while True:
+        g, scale = yield w
+        t += 1
+        m = beta1 * m + (1 - beta1) * g
+        v = beta2 * v + (1 - beta2) * g**2
+        d = (m / (1 - beta1**t)) / (np.sqrt(v / (1 - beta2**t)) + eps) + weight_decay * w
+        lengths = math.sqrt(np.sum(w**2)), math.sqrt(np.sum(d**2))
+        w = w - lr * scale * (lengths[0] / lengths[1] if min(lengths) > 0 else 1.0) * d
 
 
 def ftrl(w, lr, beta, l1=0.0, l2=0.0, lambda_=0.0):
@@ -192,6 +204,9 @@ write_torch("adam", lambda p, o: optim.Adam(p, lr=o["lr"], betas=(o["beta1"], o[
 write_torch("adamw", lambda p, o: optim.AdamW(p, lr=o["lr"], betas=(o["beta1"], o["beta2"]), eps=o["eps"], weight_decay=o["weight_decay"]), [
     (ADAMS[0] | {"weight_decay": 0.01},), (ADAMS[1] | {"weight_decay": 0.5}, {"clip": 1.5}),
     (ADAMS[2] | {"weight_decay": 0.1}, {}, WARMUP)])
+write_rule("lamb", lamb, [
+    (ADAMS[0] | {"weight_decay": 0.01},), (ADAMS[1] | {"weight_decay": 0.5}, {"clip": 1.5}),
+    (ADAMS[2] | {"weight_decay": 0.0}, L2_CLIP, WARMUP)])
 write_torch("rmsprop", lambda p, o: optim.RMSprop(p, lr=o["lr"], alpha=o["rho"], eps=o["eps"]), [
     ({"lr": 0.02, "rho": 0.9, "eps": 1e-8},), ({"lr": 0.02, "rho": 0.99, "eps": 0.01}, L2_CLIP),
     ({"lr": 0.1, "rho": 0.5, "eps": 1e-6}, {}, WARMUP)])
