@@ -127,6 +127,10 @@ class Reader : public BatchReader {
     return final_;
   }
 
+  std::string Place(const BatchName& name) const override {
+    return source_->splits()[name.split].Place();
+  }
+
   ReaderPosition position() const override {
     absl::MutexLock lock(&mu_);
     return position_;

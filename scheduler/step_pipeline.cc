@@ -135,6 +135,7 @@ struct StepPipeline::Impl {
   PipelineOptions options;
   StageTimes times;
   std::unique_ptr<Workspace> workspace;
+  const BatchReader* reader = nullptr;  // Of this Run.
 
   std::deque<std::unique_ptr<Step>> pulling;  // Pull sent, not computed; by number.
   std::deque<std::unique_ptr<Step>> pushing;  // Push sent, perhaps done; by number.
@@ -152,13 +153,14 @@ struct StepPipeline::Impl {
 
 StepPipeline::StepPipeline(const Network* network, ParameterClient* client, ThreadPool* pool,
                            const PipelineOptions& options)
-    : impl_(new Impl{network, client, pool, options, {}, network->NewWorkspace(), {}, {}, {}}) {}
+    : impl_(new Impl{network, client, pool, options, {}, network->NewWorkspace()}) {}
 StepPipeline::~StepPipeline() = default;
 const StageTimes& StepPipeline::times() const { return impl_->times; }
 
 absl::Status StepPipeline::Run(BatchReader* reader, int64_t first_step,
                                const std::function<double(int64_t)>& lr_scale,
                                const std::function<bool(const StepReport&)>& on_step) {
+  impl_->reader = reader;
   Prefetcher batches(reader, impl_->client);
   absl::Status status = impl_->Loop(&batches, first_step, lr_scale, on_step);
   absl::Status drained = impl_->Drain();
@@ -238,8 +240,8 @@ absl::StatusOr<double> StepPipeline::Impl::Compute(Step* step) {
                      workspace.get(), step->scores, grads, step->dense_grads);
   if (!loss.ok()) {
     const BatchName& n = step->batch.name;
-    return Annotate(loss.status(), absl::StrCat("step ", step->number, " (pass ", n.pass,
-                                                ", split ", n.split, ", batch ", n.batch, ")"));
+    return Annotate(loss.status(), absl::StrCat("step ", step->number, " (pass ", n.pass, ", ",
+                                                reader->Place(n), ", batch ", n.batch, ")"));
   }
   if (options.clip_norm > 0) ClipToNorm(options.clip_norm, step->dense_grads);
   return loss;

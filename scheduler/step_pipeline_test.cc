@@ -51,6 +51,7 @@ class FakeReader : public BatchReader {
   }
   ReaderPosition position() const override { return {0, 0, next_}; }
   int64_t bad_rows() const override { return 0; }
+  std::string Place(const BatchName&) const override { return "here"; }
   Times times() const override { return {}; }
 
  private:
