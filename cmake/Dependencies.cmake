@@ -19,6 +19,11 @@ add_library(starling_rocksdb INTERFACE)
 target_include_directories(starling_rocksdb SYSTEM INTERFACE ${ROCKSDB_INCLUDE})
 target_link_libraries(starling_rocksdb INTERFACE ${ROCKSDB_LIBRARY})
 
+# Only ONNX's messages: the rest of the library is not needed to write a model.
+find_library(ONNX_PROTO_LIBRARY onnx_proto REQUIRED)
+add_library(starling_onnx INTERFACE)
+target_link_libraries(starling_onnx INTERFACE ${ONNX_PROTO_LIBRARY})
+
 # Debian's cpp-httplib is a compiled library: classes have the layout of the
 # macros it was built with (its pkg-config file lists them).
 find_path(HTTPLIB_INCLUDE httplib.h REQUIRED)

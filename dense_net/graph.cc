@@ -4,6 +4,10 @@
 
 namespace starling {
 
+absl::StatusOr<std::string> Op::ToOnnx(const std::vector<std::string>&, OnnxGraph*) const {
+  return absl::UnimplementedError(absl::StrCat("op `", name_, "` has no ONNX form"));
+}
+
 int64_t GraphBuilder::AddParam(std::string name, int rows, int cols, Init init, bool decay,
                                bool statistic) {
   ParamSpec spec;

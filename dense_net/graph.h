@@ -59,6 +59,8 @@ struct OpTile {
   Real* scratch = nullptr;      // The thread's, ScratchFloats.
 };
 
+class OnnxGraph;
+
 class Op {
  public:
   Op(std::string name, std::vector<Value> inputs, int width)
@@ -86,6 +88,11 @@ class Op {
 
   virtual int64_t StateFloats(const Step& /*step*/) const { return 0; }
   virtual int64_t ScratchFloats(int /*tile*/) const { return 0; }
+  // Adds the scoring form of this op to `onnx` and returns the name of its
+  // output; in[i] is that of input i. By default Unimplemented, naming the op.
+  virtual absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
+                                             OnnxGraph* onnx) const;
+
   // Fills the state, once a step, before any tile.
   virtual void Prepare(const Step& /*step*/, Real* /*state*/) const {}
 

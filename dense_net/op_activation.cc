@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "dense_net/kernels.h"
+#include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
 namespace starling {
@@ -42,6 +43,12 @@ class ActivationOp : public Op {
       const Real slope = kind_ == MlpOptions::SIGMOID ? y[i] * (1 - y[i]) : 1 - y[i] * y[i];
       out[i] = (tile.in_add[0] ? out[i] : 0) + g[i] * slope;
     }
+  }
+
+  absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
+                                     OnnxGraph* onnx) const override {
+    static constexpr const char* kTypes[] = {"Relu", "Sigmoid", "Tanh"};
+    return onnx->Node(kTypes[kind_], in);
   }
 
  private:

@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "dense_net/kernels.h"
+#include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
 namespace starling {
@@ -21,6 +22,13 @@ class AddOp : public Op {
       if (tile.in_grad[v] == nullptr) continue;
       Kernel().copy(n, tile.out_grad, tile.in_grad[v], tile.in_add[v]);
     }
+  }
+
+  absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
+                                     OnnxGraph* onnx) const override {
+    std::string sum = in[0];
+    for (size_t v = 1; v < in.size(); ++v) sum = onnx->Node("Add", {sum, in[v]});
+    return sum;
   }
 };
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "dense_net/kernels.h"
+#include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
 namespace starling {
@@ -95,6 +96,15 @@ class BatchNormOp : public CoupledOp {
     Kernel().norm_backward(tile.rows, width(), tile.out_grad, tile.in[0], Vector(state, kMean),
                            Vector(state, kInvStd), Vector(state, kScale), Vector(state, kShift),
                            Vector(state, kMeanGx), tile.in_grad[0], tile.in_add[0]);
+  }
+
+  absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
+                                     OnnxGraph* onnx) const override {
+    const int64_t n = width();
+    return onnx->Node("BatchNormalization",
+                      {in[0], onnx->Param(params_.scale, {n}), onnx->Param(params_.shift, {n}),
+                       onnx->Param(params_.mean, {n}), onnx->Param(params_.variance, {n})},
+                      {{"epsilon", static_cast<float>(kEps)}});
   }
 
  private:

@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "dense_net/kernels.h"
+#include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
 namespace starling {
@@ -37,6 +38,11 @@ class ConcatOp : public Op {
       }
       g += n;
     }
+  }
+
+  absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
+                                     OnnxGraph* onnx) const override {
+    return onnx->Node("Concat", in, {{"axis", int64_t{1}}});
   }
 };
 

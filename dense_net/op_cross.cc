@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "dense_net/kernels.h"
+#include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
 namespace starling {
@@ -27,6 +28,11 @@ class CrossOp : public Op {
 
  private:
   int64_t Floats(const OpTile& tile) const { return static_cast<int64_t>(tile.rows) * width(); }
+
+  absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
+                                     OnnxGraph* onnx) const override {
+    return onnx->Node("Add", {onnx->Node("Mul", {in[0], in[1]}), in[2]});
+  }
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include "base/hash.h"
 #include "base/random.h"
 #include "dense_net/kernels.h"
+#include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
 namespace starling {
@@ -22,6 +23,11 @@ class DropoutOp : public Op {
   }
   void Backward(const OpTile& tile) const override {
     if (tile.in_grad[0] != nullptr) Mask(tile, tile.out_grad, tile.in_grad[0], tile.in_add[0]);
+  }
+
+  absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
+                                     OnnxGraph*) const override {
+    return in[0];
   }
 
  private:

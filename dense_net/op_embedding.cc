@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "dense_net/kernels.h"
+#include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
 namespace starling {
@@ -40,6 +41,11 @@ class EmbeddingOp : public Op {
   }
   // The kept gradient is summed by id once all tiles are done.
   void Backward(const OpTile&) const override {}
+
+  absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>&,
+                                     OnnxGraph* onnx) const override {
+    return onnx->Input(name(), width());
+  }
 
  private:
   const std::vector<SlotSpec> slots_;

@@ -1,4 +1,5 @@
 #include "dense_net/kernels.h"
+#include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
 namespace starling {
@@ -15,6 +16,16 @@ class FmOp : public Op {
   void Backward(const OpTile& tile) const override {
     Kernel().fm_backward(tile.rows, slots_, dim_, tile.in[0], tile.out_grad, tile.scratch,
                          tile.in_grad[0], tile.in_add[0]);
+  }
+
+  absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
+                                     OnnxGraph* onnx) const override {
+    const std::string x = onnx->Reshape(in[0], {-1, slots_, dim_});
+    const std::string sum = onnx->Sum(x, 1, false);
+    const std::string squares = onnx->Sum(onnx->Node("Mul", {x, x}), 1, false);
+    const std::string twice = onnx->Node("Sub", {onnx->Node("Mul", {sum, sum}), squares});
+    const std::string y = onnx->Sum(twice, 1, true);
+    return onnx->Node("Mul", {y, onnx->Float(0.5f)});
   }
 
  private:

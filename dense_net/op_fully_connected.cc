@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "dense_net/kernels.h"
+#include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
 namespace starling {
@@ -62,6 +63,12 @@ class FullyConnectedOp : public Op {
     if (tile.in_grad[0] == nullptr) return;
     Gemm(m, k_, n, {tile.out_grad, n, 1}, Packed(n, k_, tile.state + PackedGemmFloats(k_, n)),
          tile.in_add[0] ? GemmStart::kAdd : GemmStart::kZero, nullptr, tile.in_grad[0]);
+  }
+
+  absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
+                                     OnnxGraph* onnx) const override {
+    const std::string product = onnx->Node("MatMul", {in[0], onnx->Param(weight_)});
+    return bias_ < 0 ? product : onnx->Node("Add", {product, onnx->Param(bias_)});
   }
 
  private:

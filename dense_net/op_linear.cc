@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "dense_net/kernels.h"
+#include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
 namespace starling {
@@ -25,6 +26,11 @@ class LinearOp : public Op {
   }
   void Backward(const OpTile& tile) const override {
     Kernel().add_rows(tile.rows, 1, tile.out_grad, nullptr, tile.param_grads + bias_);
+  }
+
+  absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>&,
+                                     OnnxGraph* onnx) const override {
+    return onnx->Node("Add", {onnx->Input(name(), 1), onnx->Param(bias_)});
   }
 
  private:

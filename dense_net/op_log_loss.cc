@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
 namespace starling {
@@ -33,6 +34,13 @@ class LogLossOp : public Op {
     for (int i = 0; i < tile.rows; ++i) {
       tile.in_grad[0][i] = (tile.out[i] - batch.labels[tile.first + i]) * share;
     }
+  }
+
+  absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
+                                     OnnxGraph* onnx) const override {
+    const std::string score = onnx->Node("Sigmoid", in);
+    onnx->Output("score", score, 1);
+    return score;
   }
 };
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
 namespace starling {
@@ -13,6 +14,10 @@ class RawOp : public Op {
     std::copy_n(from, static_cast<int64_t>(tile.rows) * width(), tile.out);
   }
   void Backward(const OpTile&) const override {}
+  absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>&,
+                                     OnnxGraph* onnx) const override {
+    return onnx->Input(name(), width());
+  }
 };
 
 }  // namespace

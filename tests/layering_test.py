@@ -14,7 +14,7 @@ ALLOWED = {
     "scheduler": {"base", "dense_net", "embedding_store", "sample_io", "ps"},
     "tools": {"base", "dense_net", "embedding_store", "sample_io", "ps", "scheduler", "serving"},
 }
-HEAVY = ("arrow/", "parquet/", "rocksdb/", "grpcpp/", "boost/", "Eigen/", "httplib", "nlohmann/", "yaml-cpp/", "prometheus/")
+HEAVY = ("arrow/", "parquet/", "rocksdb/", "grpcpp/", "boost/", "Eigen/", "httplib", "nlohmann/", "yaml-cpp/", "prometheus/", "onnx/")
 INCLUDE = re.compile(r'^\s*#include\s+["<]([^">]+)[">]', re.M)
 IMPORT = re.compile(r'^import\s+"([^"]+)"', re.M)
 

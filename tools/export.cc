@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "base/file.h"
 #include "base/status.h"
+#include "dense_net/onnx_export.h"
 #include "scheduler/trainer.h"
 #include "serving/bundle.h"
 #include "tools/flags.h"
@@ -14,10 +15,19 @@
 #include "tools/verbs.h"
 
 DEFINE_string(name, "", "name to serve the model under; default: the job's");
+DEFINE_string(onnx, "", "also write the dense part as an ONNX model to this file");
 DEFINE_bool(publish, false, "--out is a publication root: add the next version to it");
 
 namespace starling {
 namespace {
+
+// The bytes for --onnx; empty without it.
+absl::StatusOr<std::string> OnnxOf(LocalModel* model, const std::string& name) {
+  if (FLAGS_onnx.empty()) return "";
+  std::vector<float> dense(model->network().param_floats());
+  RETURN_IF_ERROR(model->store().PullDense(dense));
+  return ExportOnnx(model->spec().graph, dense, name);
+}
 
 absl::Status Run(const VerbCall& call) {
   if (FLAGS_out.empty())
@@ -38,8 +48,10 @@ absl::Status Run(const VerbCall& call) {
                    LocalModel::Create(SpecOf(checkpoint.info), NetworkOptions(), scratch, nullptr));
   RETURN_IF_ERROR(model->Load(checkpoint));
   std::string name = FLAGS_name.empty() ? checkpoint.info.job() : FLAGS_name;
+  ASSIGN_OR_RETURN(const std::string onnx, OnnxOf(model.get(), name));
   ASSIGN_OR_RETURN(std::string dir, ExportModel(model.get(), checkpoint.info.state(), name,
                                                 FLAGS_out, FLAGS_publish));
+  if (!onnx.empty()) RETURN_IF_ERROR(WriteFileAtomically(FLAGS_onnx, onnx));
   if (FLAGS_json) {
     absl::PrintF("{\"bundle\": \"%s\", \"step\": %d}\n", dir.c_str(),
                  checkpoint.info.state().step());
@@ -55,8 +67,9 @@ Verb ExportVerb() {
   return {
       "export",
       "Export a checkpoint as a bundle to serve",
-      "starling export (--config job.yaml | --checkpoint DIR) --out DIR [--publish] [--name NAME]",
-      {"config", "set", "checkpoint", "out", "name", "publish", "json"},
+      "starling export (--config job.yaml | --checkpoint DIR) --out DIR [--publish] [--name NAME] "
+      "[--onnx FILE]",
+      {"config", "set", "checkpoint", "out", "name", "publish", "onnx", "json"},
       Run};
 }
 

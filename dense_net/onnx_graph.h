@@ -1,0 +1,73 @@
+// The dense part of a model as an ONNX model: what each op adds to it.
+//
+// An op maps itself to ONNX nodes in Op::ToOnnx, by this builder. Values keep
+// their shape (N, width), N the batch. Inputs of the ONNX model are the values
+// that read tables and raw columns: the caller looks up and pools, ONNX does
+// the rest. Parameters become initializers under their own names.
+//
+// Building is single-threaded.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "dense_net/graph.h"
+
+namespace starling {
+
+struct OnnxAttribute {
+  std::string name;
+  std::variant<int64_t, float, std::string, std::vector<int64_t>> value;
+};
+
+class OnnxGraph {
+ public:
+  // `graph` and `params` (param_floats) outlive the builder.
+  OnnxGraph(const Graph& graph, std::span<const float> params);
+  ~OnnxGraph();
+
+  // For ops. All return the name of a value.
+  std::string Input(const std::string& name, int width);
+  std::string InputLengths(const std::string& name);  // int64 (N)
+  std::string Node(const std::string& type, const std::vector<std::string>& inputs,
+                   const std::vector<OnnxAttribute>& attributes = {});
+  // As Node, for the types with several outputs (Split, GRU).
+  std::vector<std::string> Nodes(const std::string& type, const std::vector<std::string>& inputs,
+                                 const std::vector<OnnxAttribute>& attributes, int outputs);
+  // The parameter that begins at `offset`, (rows, cols); or in another shape of the same size.
+  std::string Param(int64_t offset);
+  std::string Param(int64_t offset, const std::vector<int64_t>& shape);
+  std::string Floats(std::span<const float> values, const std::vector<int64_t>& shape);
+  std::string Float(float value) { return Floats({&value, 1}, {}); }
+  std::string Ints(const std::vector<int64_t>& values);
+  // x in another shape; one -1 is derived.
+  std::string Reshape(const std::string& x, const std::vector<int64_t>& shape);
+  std::string Sum(const std::string& x, int64_t axis, bool keep_axis);
+  // Columns [begin, end) of axis 1.
+  std::string Slice(const std::string& x, int64_t begin, int64_t end);
+
+  // Makes a value of the graph an output of the model.
+  void Output(const std::string& name, const std::string& value, int width);
+
+  // A metadata property of the model.
+  void Property(const std::string& key, const std::string& value);
+
+  // Maps all ops, and returns the model's
+  // bytes. Unimplemented, naming the op, if one has no ONNX form.
+  absl::StatusOr<std::string> Finish(const std::string& name);
+
+ private:
+  struct Impl;
+  const ParamSpec& SpecAt(int64_t offset) const;
+
+  const Graph& graph_;
+  const std::span<const float> params_;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace starling
