@@ -9,26 +9,38 @@
 namespace starling {
 namespace {
 
-template <bool kNulls, typename T>
+// Nulls are chosen after the fact: their value may be anything, but costs less
+// than a branch that a processor guesses wrong.
+template <bool kNulls, typename T, typename Scale>
 void FillScalars(const T* values, const uint8_t* valid, std::span<const int64_t> entries,
-                 const RawPlan& plan, int64_t stride, float* dense, uint8_t* good) {
+                 const Scale& scale, float missing, int64_t stride, float* dense, uint8_t* good) {
   for (size_t i = 0; i < entries.size(); ++i, dense += stride) {
-    if (kNulls && !valid[entries[i]]) {
-      *dense = plan.missing;
-      continue;
-    }
-    *dense = plan.scale(static_cast<double>(values[entries[i]]));
-    good[i] &= std::isfinite(*dense);
+    const int64_t entry = entries[i];
+    const bool null = kNulls && !valid[entry];
+    const float scaled = scale(static_cast<double>(values[entry]));
+    good[i] &= std::isfinite(scaled) | null;
+    *dense = null ? missing : scaled;
+  }
+}
+
+template <typename T, typename Scale>
+void FillScalars(const T* values, const Column& column, std::span<const int64_t> entries,
+                 const Scale& scale, float missing, int64_t stride, float* dense, uint8_t* good) {
+  if (column.valid.empty()) {
+    FillScalars<false>(values, nullptr, entries, scale, missing, stride, dense, good);
+  } else {
+    FillScalars<true>(values, column.valid.data(), entries, scale, missing, stride, dense, good);
   }
 }
 
 template <typename T>
 void FillScalars(const T* values, const Column& column, std::span<const int64_t> entries,
                  const RawPlan& plan, int64_t stride, float* dense, uint8_t* good) {
-  if (column.valid.empty()) {
-    FillScalars<false>(values, nullptr, entries, plan, stride, dense, good);
+  if (plan.scale.is_log()) {
+    auto log = [scale = plan.scale](double x) { return scale.Log(x); };
+    FillScalars(values, column, entries, log, plan.missing, stride, dense, good);
   } else {
-    FillScalars<true>(values, column.valid.data(), entries, plan, stride, dense, good);
+    FillScalars(values, column, entries, plan.scale, plan.missing, stride, dense, good);
   }
 }
 
@@ -36,12 +48,13 @@ void FillScalars(const T* values, const Column& column, std::span<const int64_t>
 
 void FillNumbers(const Column& column, std::span<const int64_t> entries, const RawPlan& plan,
                  int64_t stride, float* dense, uint8_t* good) {
-  // A column of another type or form than the plan's holds nulls alone.
+  // A column of nulls alone may have another form than the plan's, and no values.
   const bool scalars = !column.is_list && plan.width == 1;
-  if (scalars && column.type == ColumnType::kInt64) {
+  const size_t rows = static_cast<size_t>(column.rows);
+  if (scalars && column.ints.size() == rows) {
     return FillScalars(column.ints.data(), column, entries, plan, stride, dense, good);
   }
-  if (scalars) {
+  if (scalars && column.doubles.size() == rows) {
     return FillScalars(column.doubles.data(), column, entries, plan, stride, dense, good);
   }
   for (size_t i = 0; i < entries.size(); ++i, dense += stride) {

@@ -71,7 +71,7 @@ struct Scratch {
   std::vector<int64_t> kept;            // these rows …
   std::vector<int64_t> places;          // … and their places among those asked for.
   KeptRequests requests;
-  std::vector<uint64_t> ids;    // Of one slot, in its order.
+  std::vector<uint64_t> keys;   // Of one slot, in its order.
   std::deque<Derived> derived;  // Their addresses stay.
   RowFaults faults;
 
@@ -379,11 +379,12 @@ class Compiler : public FeatureCompiler {
   void FillSlot(int feature, const Input& input, const Batch& batch, Scratch* scratch,
                 Slot* slot) const {
     const std::span<const int64_t> entries = scratch->EntriesOf(input);
-    FillIds(*input.column, entries, seeds_[feature], *slot, &scratch->ids);
+    const UniqueIds::Keys keys =
+        KeysOf(*input.column, entries, seeds_[feature], *slot, &scratch->keys);
     FillWeights(features_.ids(feature).pooling(), input, entries, slot);
     const EntryFacts rows = {batch.event_times, {}};
     const EntryFacts requests = {scratch->requests.times, scratch->requests.rows};
-    scratch->unique.Add(scratch->ids, slot->axis == Axis::kRequest ? requests : rows, slot);
+    scratch->unique.Add(keys, slot->axis == Axis::kRequest ? requests : rows, slot);
   }
 
   static void FillWeights(IdFeature::Pooling pooling, const Input& input,

@@ -42,6 +42,10 @@ class RawScale {
     }
   }
 
+  // True if the logarithm is all there is to it: then Log gives the same as operator().
+  bool is_log() const { return log1p_ && !clip_ && !linear_; }
+  float Log(double x) const { return static_cast<float>(std::copysign(Log1p(std::fabs(x)), x)); }
+
   // NaN stays NaN, whatever the clip.
   float operator()(double x) const {
     if (clip_) x = x < least_ ? least_ : x > most_ ? most_ : x;

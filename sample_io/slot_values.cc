@@ -36,31 +36,34 @@ size_t FillOffsets(const Column& column, std::span<const int64_t> entries, Slot*
   return end;
 }
 
-void FillIds(const Column& column, std::span<const int64_t> entries, uint64_t seed,
-             const Slot& slot, std::vector<uint64_t>* ids) {
+UniqueIds::Keys KeysOf(const Column& column, std::span<const int64_t> entries, uint64_t seed,
+                       const Slot& slot, std::vector<uint64_t>* room) {
   const uint32_t* offsets = slot.offsets.data();
   const size_t n = slot.offsets.back();
-  if (n == 0) return ids->clear();  // A column without a value may be of any type.
-  ids->resize(n + 1);
-  uint64_t* out = ids->data();
+  if (n == 0) return {};  // A column without a value may be of any type.
+  const bool ints = column.type == ColumnType::kInt64;
+  if (room->size() < n + 1) room->resize(n + 1);
+  uint64_t* out = room->data();
+  auto key = [&](int64_t i) {
+    return ints ? static_cast<uint64_t>(column.ints[i]) : HashBytes(column.strings[i], seed);
+  };
   if (column.is_list) {
     for (size_t e = 0; e < entries.size(); ++e) {
       int64_t from = ValuesOf(column, entries[e]).begin;
-      for (uint32_t i = offsets[e]; i < offsets[e + 1]; ++i) out[i] = IdOf(column, from++, seed);
+      for (uint32_t i = offsets[e]; i < offsets[e + 1]; ++i) out[i] = key(from++);
     }
-  } else if (column.type == ColumnType::kInt64) {
+  } else if (ints) {
     // What a null writes, the next value overwrites: no branch to guess wrong.
     const int64_t* values = column.ints.data();
     for (size_t e = 0; e < entries.size(); ++e) {
-      out[offsets[e]] = HashInt64(values[entries[e]], seed);
+      out[offsets[e]] = static_cast<uint64_t>(values[entries[e]]);
     }
   } else {
     for (size_t e = 0; e < entries.size(); ++e) {
-      if (offsets[e] != offsets[e + 1])
-        out[offsets[e]] = HashBytes(column.strings[entries[e]], seed);
+      if (offsets[e] != offsets[e + 1]) out[offsets[e]] = key(entries[e]);
     }
   }
-  ids->resize(n);
+  return {{out, n}, !ints, seed};
 }
 
 }  // namespace starling

@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "sample_io/batch.h"
 #include "sample_io/columns.h"
+#include "sample_io/unique_ids.h"
 
 namespace starling {
 
@@ -21,8 +22,10 @@ inline uint64_t IdOf(const Column& column, int64_t i, uint64_t seed) {
 // Returns the number of values. The offsets of more than 2^32 are not used.
 size_t FillOffsets(const Column& column, std::span<const int64_t> entries, Slot* slot);
 
-// The ids of the slot's values, in order. REQUIRES: FillOffsets was called.
-void FillIds(const Column& column, std::span<const int64_t> entries, uint64_t seed,
-             const Slot& slot, std::vector<uint64_t>* ids);
+// Keys of the slot's values, in order: integers as they are, and the ids of
+// strings. `room` holds them; it may be larger.
+// REQUIRES: FillOffsets was called.
+UniqueIds::Keys KeysOf(const Column& column, std::span<const int64_t> entries, uint64_t seed,
+                       const Slot& slot, std::vector<uint64_t>* room);
 
 }  // namespace starling

@@ -56,36 +56,54 @@ void UniqueIds::MakeRoom(size_t ids) {
   GrowTo(count_ + ids + 1, &times_);
 }
 
-void UniqueIds::Add(std::span<const uint64_t> ids, const EntryFacts& facts, Slot* slot) {
+void UniqueIds::Add(const Keys& keys, const EntryFacts& facts, Slot* slot) {
   const uint32_t first = count_;
-  MakeRoom(ids.size());
-  slot->index.resize(ids.size());
-  NumberIds(ids, slot->index.data());
+  MakeRoom(keys.values.size());
+  slot->index.resize(keys.values.size());
+  NumberKeys(keys.values, slot->index.data());
+  if (!keys.are_ids) {
+    for (uint32_t i = first; i < count_; ++i) {
+      ids_[i] = HashInt64(static_cast<int64_t>(ids_[i]), keys.seed);
+    }
+  }
+  Count(*slot, first);
   TakeFacts(facts, *slot, first);
 }
 
-// Sets numbers[i] to the number of ids[i], and counts the occurrences of each.
-void UniqueIds::NumberIds(std::span<const uint64_t> ids, uint32_t* numbers) {
-  constexpr size_t kAhead = 16;
+// Sets numbers[i] to the number of keys[i]; new numbers' keys stand in ids_.
+void UniqueIds::NumberKeys(std::span<const uint64_t> keys, uint32_t* numbers) {
   // A slot uses as much of the table as it needs: the rest stays out of the cache.
-  const size_t mask = std::bit_ceil(std::max<size_t>(16, 2 * ids.size())) - 1;
+  const int bits = std::bit_width(std::max<size_t>(16, 2 * keys.size()) - 1);
+  const size_t mask = (size_t{1} << bits) - 1;
+  auto home = [bits](uint64_t key) { return (key * 0x9E3779B97F4A7C15ull) >> (64 - bits); };
+  constexpr size_t kAhead = 8;
   const uint32_t first = epoch_ + count_;
   Entry* entries = entries_.data();
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (i + kAhead < ids.size()) __builtin_prefetch(&entries[ids[i + kAhead] & mask], 1);
-    // An id is a hash already: its low bits choose the place.
-    const uint64_t id = ids[i];
-    size_t at = id & mask;
-    while (entries[at].stamp >= first && entries[at].id != id) at = (at + 1) & mask;
-    const bool fresh = entries[at].stamp < first;
-    const uint32_t stamp = fresh ? epoch_ + count_ : entries[at].stamp;
-    entries[at] = {id, stamp};
-    const uint32_t number = stamp - epoch_;
-    ids_[number] = id;
-    occurrences_[number] = (fresh ? 0 : occurrences_[number]) + 1;
-    count_ += fresh;
-    numbers[i] = number;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (i + kAhead < keys.size()) __builtin_prefetch(&entries[home(keys[i + kAhead])], 1);
+    const uint64_t key = keys[i];
+    size_t at = home(key);
+    while (entries[at].key != key || entries[at].stamp < first) {
+      if (entries[at].stamp < first) {
+        entries[at] = {key, epoch_ + count_};
+        ids_[count_++] = key;
+        break;
+      }
+      at = (at + 1) & mask;
+    }
+    numbers[i] = entries[at].stamp - epoch_;
   }
+}
+
+void UniqueIds::Count(const Slot& slot, uint32_t first) {
+  std::fill(occurrences_.begin() + first, occurrences_.begin() + count_, Halves{});
+  const uint32_t* numbers = slot.index.data();
+  const size_t n = slot.index.size(), half = n / 2;
+  for (size_t i = 0; i < half; ++i) {
+    ++occurrences_[numbers[i]].of[0];
+    ++occurrences_[numbers[half + i]].of[1];
+  }
+  if (n > 2 * half) ++occurrences_[numbers[n - 1]].of[1];
 }
 
 const uint32_t* UniqueIds::EntriesOf(const Slot& slot) {
@@ -103,7 +121,7 @@ const uint32_t* UniqueIds::EntriesOf(const Slot& slot) {
 // For the numbers from `first` on: the rows they stand for and their latest time.
 void UniqueIds::TakeFacts(const EntryFacts& facts, const Slot& slot, uint32_t first) {
   std::fill(times_.begin() + first, times_.begin() + count_, 0);
-  std::copy(occurrences_.begin() + first, occurrences_.begin() + count_, rows_.begin() + first);
+  for (uint32_t i = first; i < count_; ++i) rows_[i] = Sum(occurrences_[i]);
   if (facts.event_times.empty() && facts.rows.empty()) return;
   const uint32_t* entry_of = EntriesOf(slot);
   const uint32_t* numbers = slot.index.data();
@@ -123,7 +141,7 @@ void UniqueIds::TakeFacts(const EntryFacts& facts, const Slot& slot, uint32_t fi
 void UniqueIds::Sort() {
   GrowTo(count_, &sorted_);
   if (count_ >= kFewIds) return SortBuckets();
-  for (uint32_t i = 0; i < count_; ++i) sorted_[i] = {ids_[i], i, occurrences_[i]};
+  for (uint32_t i = 0; i < count_; ++i) sorted_[i] = {ids_[i], i};
   std::sort(sorted_.begin(), sorted_.begin() + count_, [](const Number& a, const Number& b) {
     return a.id != b.id ? IdBefore(a.id, b.id) : a.number < b.number;
   });
@@ -136,7 +154,7 @@ void UniqueIds::SortBuckets() {
   for (uint32_t i = 0; i < count_; ++i) ++starts_[BucketOf(ids_[i]) + 1];
   for (uint32_t b = 0; b < kBuckets; ++b) starts_[b + 1] += starts_[b];
   for (uint32_t i = 0; i < count_; ++i) {
-    bucketed_[starts_[BucketOf(ids_[i])]++] = {ids_[i], i, occurrences_[i]};
+    bucketed_[starts_[BucketOf(ids_[i])]++] = {ids_[i], i};
   }
   uint32_t begin = 0;  // starts_[b] is now where bucket b ends.
   for (uint32_t b = 0; b < kBuckets; begin = starts_[b++]) {
@@ -170,8 +188,9 @@ void UniqueIds::Rank(TableIds* table) {
     table->counts[u] = (fresh ? 0 : table->counts[u]) + rows_[of.number];
     table->event_times[u] = std::max(fresh ? 0 : table->event_times[u], times_[of.number]);
     if (fresh) table->occurrence_offsets[u] = total;
-    places_[of.number] = {u, total};
-    total += of.occurrences;
+    const Halves& occurrences = occurrences_[of.number];
+    places_[of.number] = {u, {{total, total + occurrences.of[0]}}};
+    total += Sum(occurrences);
   }
   table->ids.resize(ranks);
   table->counts.resize(ranks);
@@ -186,11 +205,28 @@ void UniqueIds::TurnAround(uint32_t number, Slot* slot, TableIds* table) {
   const uint32_t* entry_of = EntriesOf(*slot);
   const float* weights = slot->weights.empty() ? nullptr : slot->weights.data();
   Occurrence* occurrences = table->occurrences.data();
-  for (size_t i = 0; i < slot->index.size(); ++i) {
-    Place& place = places_[slot->index[i]];
-    slot->index[i] = place.rank;
-    occurrences[place.cursor++] = {number, entry_of[i], weights == nullptr ? 1 : weights[i]};
+  uint32_t* index = slot->index.data();
+  Place* places = places_.data();
+  auto turn = [&](size_t i, int half) {
+    Place& place = places[index[i]];
+    index[i] = place.rank;
+    occurrences[place.cursor.of[half]++] = {number, entry_of[i],
+                                            weights == nullptr ? 1 : weights[i]};
+  };
+  constexpr size_t kAhead = 8;
+  auto fetch = [&](size_t i, int half) {
+    __builtin_prefetch(&occurrences[places[index[i]].cursor.of[half]], 1);
+  };
+  const size_t n = slot->index.size(), half = n / 2;
+  for (size_t i = 0; i < half; ++i) {
+    if (i + kAhead < half) {
+      fetch(i + kAhead, 0);
+      fetch(half + i + kAhead, 1);
+    }
+    turn(i, 0);
+    turn(half + i, 1);
   }
+  if (n > 2 * half) turn(n - 1, 1);
 }
 
 void UniqueIds::Finish(TableIds* table) {

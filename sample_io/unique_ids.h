@@ -25,9 +25,15 @@ class UniqueIds {
  public:
   // Starts a table, whose slots are then added in their order.
   void Start();
-  // `ids` are those of the slot's entries, in order; slot->offsets must be
-  // there. REQUIRES: all slots of a table hold less than 2^31 ids.
-  void Add(std::span<const uint64_t> ids, const EntryFacts& facts, Slot* slot);
+  // Keys stand for ids, one to one within a slot, so that a key is hashed once
+  // in a batch. They are those of the slot's entries, in order; slot->offsets
+  // must be there. REQUIRES: all slots of a table hold less than 2^31 ids.
+  struct Keys {
+    std::span<const uint64_t> values;
+    bool are_ids = true;  // Else the id is HashInt64(key, seed).
+    uint64_t seed = 0;
+  };
+  void Add(const Keys& keys, const EntryFacts& facts, Slot* slot);
   // Orders the ids by (bucket, id) and fills all of `table` but its slots'
   // offsets and weights, which must be there. An id of a request counts for all
   // of the request's rows.
@@ -35,23 +41,30 @@ class UniqueIds {
 
  private:
   struct Entry {
-    uint64_t id;
-    uint32_t stamp;  // epoch_ + the id's number; less than that of the slot's first: empty.
+    uint64_t key;
+    uint32_t stamp;  // epoch_ + the key's number; less than that of the slot's first: empty.
+  };
+  // Of the two halves of a slot's occurrences, which are walked side by side: a
+  // processor waits for a counter that it has only just written.
+  struct Halves {
+    uint32_t of[2];
   };
   // An id of one slot.
   struct Number {
     uint64_t id;
     uint32_t number;
-    uint32_t occurrences;
   };
   // Where a number's occurrences go.
   struct Place {
-    uint32_t rank;    // In table->ids.
-    uint32_t cursor;  // In table->occurrences: the next one.
+    uint32_t rank;  // In table->ids.
+    Halves cursor;  // In table->occurrences: the next of each half.
   };
 
+  static uint32_t Sum(const Halves& halves) { return halves.of[0] + halves.of[1]; }
+
   void MakeRoom(size_t ids);
-  void NumberIds(std::span<const uint64_t> ids, uint32_t* numbers);
+  void NumberKeys(std::span<const uint64_t> keys, uint32_t* numbers);
+  void Count(const Slot& slot, uint32_t first);
   void TakeFacts(const EntryFacts& facts, const Slot& slot, uint32_t first);
   void Sort();
   void SortBuckets();
@@ -64,7 +77,7 @@ class UniqueIds {
   uint32_t epoch_ = 1;          // Grows by the numbers of a table, so that no entry is cleared.
   uint32_t count_ = 0;          // Numbers so far. These have room for as many and more:
   std::vector<uint64_t> ids_;
-  std::vector<uint32_t> occurrences_;
+  std::vector<Halves> occurrences_;
   std::vector<uint32_t> rows_;
   std::vector<int64_t> times_;
   std::vector<Number> sorted_, bucketed_;
