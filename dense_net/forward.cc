@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/random.h"
 #include "base/status.h"
+#include "dense_net/graph_passes.h"
 #include "dense_net/memory_plan.h"
 #include "dense_net/models.h"
 #include "dense_net/row_gradients.h"
@@ -182,6 +183,7 @@ absl::StatusOr<std::unique_ptr<Network>> Network::Create(const GraphSpec& spec,
     return absl::InvalidArgumentError("network: tile and lanes must be 1 or more");
   }
   ASSIGN_OR_RETURN(Graph graph, BuildGraph(spec));
+  if (options.fuse) FuseChains(&graph);
   return std::make_unique<NetworkImpl>(spec, options, std::move(graph));
 }
 

@@ -29,6 +29,7 @@ namespace starling {
 struct NetworkOptions {
   int tile = 256;
   int lanes = 4;
+  bool fuse = true;  // Join chains of ops (graph_passes.h); no bit of a result depends on it.
 };
 
 // One dense parameter tensor, (rows, cols), at `offset` in the flat vector.

@@ -114,21 +114,27 @@ void Panel(int m, int k, int cols, const float* a, int64_t stride, const float* 
 }
 
 // Rows of a transposed matrix, kRows side by side: read down its columns they
-// would take a cache line each step of k.
+// would take a cache line each step of k. Some columns at a time, so that the
+// lines and pages read stay near.
 void PackRows(int m, int k, const float* a, int64_t col_stride, float* out) {
-  for (int i = 0; i < m; i += kRows, a += kRows) {
-    const int rows = m - i < kRows ? m - i : kRows;
-    for (int p = 0; p < k; ++p, out += kRows) {
-      if (rows == kRows) {
-        __builtin_memcpy(out, a + p * col_stride, kRows * sizeof(float));
-      } else {
-        for (int r = 0; r < rows; ++r) out[r] = a[p * col_stride + r];
+  constexpr int kColumns = 16;
+  for (int p0 = 0; p0 < k; p0 += kColumns) {
+    const int end = k - p0 < kColumns ? k : p0 + kColumns;
+    for (int i = 0; i < m; i += kRows) {
+      const int rows = m - i < kRows ? m - i : kRows;
+      const float* from = a + i;
+      float* to = out + static_cast<int64_t>(i) * k;
+      for (int p = p0; rows == kRows && p < end; ++p) {
+        __builtin_memcpy(to + p * kRows, from + p * col_stride, kRows * sizeof(float));
+      }
+      for (int p = p0; rows < kRows && p < end; ++p) {
+        for (int r = 0; r < rows; ++r) to[p * kRows + r] = from[p * col_stride + r];
       }
     }
   }
 }
 
-// A strip of A (m, depth) from `a0`, against all panels from row k0 on.
+// A strip of A (m, depth) against all panels, from row k0 of them on.
 template <bool kPacked>
 void Strip(int m, int n, int k0, int depth, const float* a, int64_t stride, const GemmB& b,
            const Chains& out) {

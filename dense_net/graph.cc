@@ -23,6 +23,17 @@ int64_t GraphBuilder::AddParam(std::string name, int rows, int cols, Init init, 
   return graph_.params.back().offset;
 }
 
+void Op::RenumberInputs(std::span<const int> new_id) {
+  for (Value& input : inputs_) input.id = new_id[input.id];
+}
+
+void Renumber(std::span<const int> new_id, Graph* graph) {
+  for (const auto& op : graph->ops) op->RenumberInputs(new_id);
+  for (int* id : {&graph->embedding, &graph->linear}) {
+    if (*id >= 0) *id = new_id[*id];
+  }
+}
+
 Value GraphBuilder::Append(std::unique_ptr<Op> op) {
   const Value value{static_cast<int>(graph_.ops.size()), op->width()};
   graph_.ops.push_back(std::move(op));

@@ -53,13 +53,22 @@ struct OpTile {
   // holds the gradient by way of another op and is to be added to.
   std::array<Real*, kOpInputsMax> in_grad{};
   std::array<bool, kOpInputsMax> in_add{};
-  const Real* out_grad = nullptr;
+  Real* out_grad = nullptr;     // Read by this op alone, which may overwrite it.
   Real* param_grads = nullptr;  // The lane's sums, (param_floats).
   Real* state = nullptr;        // The op's memory of this step, StateFloats.
   Real* scratch = nullptr;      // The thread's, ScratchFloats.
 };
 
 class OnnxGraph;
+
+// How pass_fuse.cc may join an op with those around it.
+enum class Fusing {
+  kNone,
+  kHead,      // A row of the output follows from that row of input 0.
+  kTail,      // In place. Backward reads of the output no more than where it is positive,
+              // and forward leaves that as it is, or zero.
+  kLastTail,  // In place, but backward reads the output.
+};
 
 class Op {
  public:
@@ -86,6 +95,8 @@ class Op {
   // The gradient of the output is kept for the whole batch: table rows need it.
   virtual bool keeps_gradient() const { return false; }
 
+  virtual Fusing fusing() const { return Fusing::kNone; }
+
   virtual int64_t StateFloats(const Step& /*step*/) const { return 0; }
   virtual int64_t ScratchFloats(int /*tile*/) const { return 0; }
   // Adds the scoring form of this op to `onnx` and returns the name of its
@@ -96,9 +107,12 @@ class Op {
   // Fills the state, once a step, before any tile.
   virtual void Prepare(const Step& /*step*/, Real* /*state*/) const {}
 
+  // For passes: input v becomes the output of op new_id[its id].
+  void RenumberInputs(std::span<const int> new_id);
+
  private:
   const std::string name_;
-  const std::vector<Value> inputs_;
+  std::vector<Value> inputs_;
   const int width_;
 };
 
@@ -125,6 +139,9 @@ struct Graph {
   // The two ops that read table rows; -1 if the model has none.
   int embedding = -1, linear = -1;
 };
+
+// After a pass has moved ops: what was op i is op new_id[i], everywhere in the graph.
+void Renumber(std::span<const int> new_id, Graph* graph);
 
 // Collects ops and parameters in order; the op factories (ops.h) use it.
 class GraphBuilder {

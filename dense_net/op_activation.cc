@@ -14,6 +14,9 @@ class ActivationOp : public Op {
       : Op(std::move(name), {x}, x.width), kind_(kind) {}
 
   bool in_place() const override { return true; }
+  Fusing fusing() const override {
+    return kind_ == MlpOptions::RELU ? Fusing::kTail : Fusing::kLastTail;
+  }
 
   void Forward(const OpTile& tile) const override {
     const int64_t n = static_cast<int64_t>(tile.rows) * width();

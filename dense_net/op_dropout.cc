@@ -17,6 +17,8 @@ class DropoutOp : public Op {
         keep_(static_cast<uint32_t>((1.0 - share) * 4294967295.0)),
         scale_(static_cast<Real>(1.0 / (1.0 - share))) {}
 
+  Fusing fusing() const override { return Fusing::kTail; }
+
   void Forward(const OpTile& tile) const override {
     if (tile.step->training) return Mask(tile, tile.in[0], tile.out, false);
     Kernel().copy(static_cast<int64_t>(tile.rows) * width(), tile.in[0], tile.out, false);

@@ -17,6 +17,7 @@ class FullyConnectedOp : public Op {
       : Op(std::move(name), {x}, width), k_(x.width), weight_(weight), bias_(bias) {}
 
   bool trainable() const override { return true; }
+  Fusing fusing() const override { return Fusing::kHead; }
   double ForwardFlops() const override { return 2.0 * k_ * width(); }
   double BackwardFlops(bool input_grad) const override {
     return (input_grad ? 4.0 : 2.0) * k_ * width();

@@ -2,6 +2,7 @@
 // construction and returns its output. One file each, op_<name>.cc.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,9 @@ Value Add(GraphBuilder* graph, std::string name, std::vector<Value> inputs);
 
 // Ends the graph: scores = sigmoid(x), and the mean log loss.
 void LogLoss(GraphBuilder* graph, Value logit);
+
+// For pass_fuse.cc: one op of a chain's parts, each the reader of the one before.
+std::unique_ptr<Op> Fused(std::vector<std::unique_ptr<Op>> parts);
 
 // The view of `slot` that the pool kernel needs.
 struct SlotView;
