@@ -92,7 +92,7 @@ class NetworkImpl : public Network {
           absl::StrCat("the loss is not finite; the first op with such an output is `",
                        run.FirstNonFinite(), "`. Lower the learning rate, or set train.clip_norm"));
     }
-    SumRowGradients(spec_, graph_, batch, pool, space, row_grads);
+    SumRowGradients(*step.device, spec_, graph_, batch, pool, space, row_grads);
     return loss;
   }
 
@@ -100,6 +100,7 @@ class NetworkImpl : public Network {
   Step MakeStep(const Batch& batch, std::span<const std::span<const Real>> rows,
                 std::span<const Real> params, std::span<Real> scores) const {
     Step step;
+    step.device = options_.device == nullptr ? &CpuDevice() : options_.device;
     step.batch = &batch;
     step.rows = rows;
     step.params = params.data();

@@ -26,10 +26,12 @@
 
 namespace starling {
 
+class Device;
 struct NetworkOptions {
   int tile = 256;
   int lanes = 4;
   bool fuse = true;  // Join chains of ops (graph_passes.h); no bit of a result depends on it.
+  const Device* device = nullptr;  // Where ops run; null: the CPU.
 };
 
 // One dense parameter tensor, (rows, cols), at `offset` in the flat vector.

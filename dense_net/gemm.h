@@ -36,6 +36,11 @@ enum class GemmStart { kZero, kBias, kAdd };  // kAdd: C += A * B.
 inline int64_t PackedGemmFloats(int k, int n) {
   return static_cast<int64_t>(k) * ((n + kGemmPanel - 1) / kGemmPanel) * kGemmPanel;
 }
+// What PackGemmB left in `data`.
+inline GemmB PackedGemmB(int k, int n, const Real* data) {
+  const int64_t panel = static_cast<int64_t>(k) * kGemmPanel;
+  return {data, panel, kGemmPanel, data + n / kGemmPanel * panel};
+}
 GemmB PackGemmB(int k, int n, const Real* b, int64_t row_stride, int64_t col_stride, Real* out);
 // A view of row-major `b`; only the last, partial panel is copied, to `last` (k, kGemmPanel).
 GemmB ViewGemmB(int k, int n, const Real* b, Real* last);

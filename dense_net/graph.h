@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "dense_net/device.h"
 #include "dense_net/forward.h"
 
 namespace starling {
@@ -28,6 +29,7 @@ struct Value {
 
 // What all tiles of one step share.
 struct Step {
+  const Device* device = nullptr;
   const Batch* batch = nullptr;
   std::span<const std::span<const Real>> rows;  // Pulled weights, by table.
   const Real* params = nullptr;
@@ -57,6 +59,8 @@ struct OpTile {
   Real* param_grads = nullptr;  // The lane's sums, (param_floats).
   Real* state = nullptr;        // The op's memory of this step, StateFloats.
   Real* scratch = nullptr;      // The thread's, ScratchFloats.
+  const Device& device() const { return *step->device; }
+  const Kernels& kernels() const { return step->device->kernels(); }
 };
 
 class OnnxGraph;

@@ -1,6 +1,6 @@
-// The inner loops, compiled once for any x86-64 and once for AVX2 + FMA
-// (*_kernel.cc), as tables of functions; Kernel() gives the table that suits
-// this machine. Matrices are row-major and dense. Each function computes a row
+// The inner loops as tables of functions, one a device and instruction set: any
+// x86-64, AVX2 + FMA (*_kernel.cc), a GPU (cuda_kernels.cu). Kernel() gives the
+// table that suits this machine. Matrices are row-major and dense. Each function computes a row
 // (or a column, where it sums down) in an order that is fixed by its width.
 //
 // `add` says whether a gradient is added to what `out` holds or overwrites it.
@@ -46,6 +46,9 @@ struct Kernels {
   void (*add_rows)(int m, int n, const Real* x, const Real* scale, Real* out);
   // Column means of x (m, n), and sums of squared distances from them.
   void (*column_moments)(int m, int n, const Real* x, Real* mean, Real* m2);
+  // out (m, n): each row is x (n).
+  void (*spread)(int m, int n, const Real* x, Real* out);
+  void (*fill)(int64_t n, Real value, Real* out);
   // y = x * scale + shift, by column.
   void (*scale_shift)(int m, int n, const Real* x, const Real* scale, const Real* shift, Real* y);
   // sum_g += sums of g; sum_gx += sums of g * (x - mean) * inv_std, by column.
@@ -60,7 +63,8 @@ struct Kernels {
   // out = x * (keep_scale where the hash of (key, first_row + i, j) is below `keep`, else 0).
   void (*dropout)(int m, int n, uint64_t key, int64_t first_row, uint32_t keep, Real keep_scale,
                   const Real* x, Real* out, bool add);
-  // y (m) = half of (the squared sum less the sum of squares) of x (m, slots, dim).
+  // y (m) = half of (the squared sum less the sum of squares) of x (m, slots, dim);
+  // scratch (m, 2 dim).
   void (*fm)(int m, int slots, int dim, const Real* x, Real* scratch, Real* y);
   void (*fm_backward)(int m, int slots, int dim, const Real* x, const Real* g, Real* scratch,
                       Real* out, bool add);
@@ -72,9 +76,13 @@ struct Kernels {
   // `offset` of each row's ids; rows first .. first + m of the batch.
   void (*pool)(const SlotView& slot, int64_t first, int m, int offset, int dim, Real* out,
                int64_t stride);
-  // grad (width) = the sum over one id's occurrences.
-  void (*sum_occurrences)(const Occurrence* begin, const Occurrence* end,
-                          const GradientRoute* routes, int width, Real* grad);
+  // grads (ids, width) = sums over each id's occurrences; offsets has ids + 1.
+  void (*sum_occurrences)(const uint32_t* offsets, const Occurrence* occurrences, int ids,
+                          const GradientRoute* routes, int width, Real* grads);
+  void (*sigmoid)(int64_t n, const Real* x, Real* y);
+  void (*sigmoid_backward)(int64_t n, const Real* y, const Real* g, Real* out, bool add);
+  void (*tanh)(int64_t n, const Real* x, Real* y);
+  void (*tanh_backward)(int64_t n, const Real* y, const Real* g, Real* out, bool add);
 };
 
 const GemmKernels& GemmKernel();

@@ -1,7 +1,5 @@
-#include <cmath>
 #include <utility>
 
-#include "dense_net/kernels.h"
 #include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
@@ -20,32 +18,21 @@ class ActivationOp : public Op {
 
   void Forward(const OpTile& tile) const override {
     const int64_t n = static_cast<int64_t>(tile.rows) * width();
-    const Real* x = tile.in[0];
-    Real* y = tile.out;
     switch (kind_) {
       case MlpOptions::RELU:
-        return Kernel().relu(n, x, y);
+        return tile.kernels().relu(n, tile.in[0], tile.out);
       case MlpOptions::SIGMOID:
-        for (int64_t i = 0; i < n; ++i) y[i] = 1 / (1 + std::exp(-x[i]));
-        return;
+        return tile.kernels().sigmoid(n, tile.in[0], tile.out);
       case MlpOptions::TANH:
-        for (int64_t i = 0; i < n; ++i) y[i] = std::tanh(x[i]);
-        return;
+        return tile.kernels().tanh(n, tile.in[0], tile.out);
     }
   }
 
   // Each derivative is a function of the output, so the input may be gone.
   void Backward(const OpTile& tile) const override {
-    const int64_t n = static_cast<int64_t>(tile.rows) * width();
-    const Real* y = tile.out;
-    const Real* g = tile.out_grad;
-    Real* out = tile.in_grad[0];
-    if (out == nullptr) return;
-    if (kind_ == MlpOptions::RELU) return Kernel().relu_backward(n, y, g, out, tile.in_add[0]);
-    for (int64_t i = 0; i < n; ++i) {
-      const Real slope = kind_ == MlpOptions::SIGMOID ? y[i] * (1 - y[i]) : 1 - y[i] * y[i];
-      out[i] = (tile.in_add[0] ? out[i] : 0) + g[i] * slope;
-    }
+    if (tile.in_grad[0] == nullptr) return;
+    Slope(tile.kernels())(static_cast<int64_t>(tile.rows) * width(), tile.out, tile.out_grad,
+                          tile.in_grad[0], tile.in_add[0]);
   }
 
   absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
@@ -55,6 +42,17 @@ class ActivationOp : public Op {
   }
 
  private:
+  auto Slope(const Kernels& kernels) const -> decltype(Kernels::relu_backward) {
+    switch (kind_) {
+      case MlpOptions::SIGMOID:
+        return kernels.sigmoid_backward;
+      case MlpOptions::TANH:
+        return kernels.tanh_backward;
+      default:
+        return kernels.relu_backward;
+    }
+  }
+
   const MlpOptions::Activation kind_;
 };
 

@@ -1,6 +1,5 @@
 #include <utility>
 
-#include "dense_net/kernels.h"
 #include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
@@ -14,13 +13,14 @@ class AddOp : public Op {
 
   void Forward(const OpTile& tile) const override {
     const int64_t n = static_cast<int64_t>(tile.rows) * width();
-    for (size_t v = 0; v < inputs().size(); ++v) Kernel().copy(n, tile.in[v], tile.out, v > 0);
+    for (size_t v = 0; v < inputs().size(); ++v)
+      tile.kernels().copy(n, tile.in[v], tile.out, v > 0);
   }
   void Backward(const OpTile& tile) const override {
     const int64_t n = static_cast<int64_t>(tile.rows) * width();
     for (size_t v = 0; v < inputs().size(); ++v) {
       if (tile.in_grad[v] == nullptr) continue;
-      Kernel().copy(n, tile.out_grad, tile.in_grad[v], tile.in_add[v]);
+      tile.kernels().copy(n, tile.out_grad, tile.in_grad[v], tile.in_add[v]);
     }
   }
 

@@ -2,7 +2,6 @@
 #include <cmath>
 #include <utility>
 
-#include "dense_net/kernels.h"
 #include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
@@ -35,13 +34,13 @@ class BatchNormOp : public CoupledOp {
   }
 
   void Forward(const OpTile& tile) const override {
-    Kernel().scale_shift(tile.rows, width(), tile.in[0], Vector(tile.state, kScale),
-                         Vector(tile.state, kShift), tile.out);
+    tile.kernels().scale_shift(tile.rows, width(), tile.in[0], Vector(tile.state, kScale),
+                               Vector(tile.state, kShift), tile.out);
   }
 
   void ReduceForward(const OpTile& tile) const override {
     Real* part = Part(tile.state, tile.index);
-    Kernel().column_moments(tile.rows, width(), tile.in[0], part, part + width());
+    tile.kernels().column_moments(tile.rows, width(), tile.in[0], part, part + width());
   }
 
   // Joins the tiles' moments by Chan's rule, in double.
@@ -70,8 +69,9 @@ class BatchNormOp : public CoupledOp {
   void ReduceBackward(const OpTile& tile) const override {
     Real* part = Part(tile.state, tile.index);
     std::fill_n(part, 2 * width(), Real{0});
-    Kernel().norm_sums(tile.rows, width(), tile.out_grad, tile.in[0], Vector(tile.state, kMean),
-                       Vector(tile.state, kInvStd), part, part + width());
+    tile.kernels().norm_sums(tile.rows, width(), tile.out_grad, tile.in[0],
+                             Vector(tile.state, kMean), Vector(tile.state, kInvStd), part,
+                             part + width());
   }
 
   // Leaves the means of g and g * x̂ in the place of shift and of the first part.
@@ -93,9 +93,10 @@ class BatchNormOp : public CoupledOp {
   void Backward(const OpTile& tile) const override {
     if (tile.in_grad[0] == nullptr) return;
     Real* state = tile.state;
-    Kernel().norm_backward(tile.rows, width(), tile.out_grad, tile.in[0], Vector(state, kMean),
-                           Vector(state, kInvStd), Vector(state, kScale), Vector(state, kShift),
-                           Vector(state, kMeanGx), tile.in_grad[0], tile.in_add[0]);
+    tile.kernels().norm_backward(tile.rows, width(), tile.out_grad, tile.in[0],
+                                 Vector(state, kMean), Vector(state, kInvStd),
+                                 Vector(state, kScale), Vector(state, kShift),
+                                 Vector(state, kMeanGx), tile.in_grad[0], tile.in_add[0]);
   }
 
   absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,

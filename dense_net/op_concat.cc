@@ -1,6 +1,5 @@
 #include <utility>
 
-#include "dense_net/kernels.h"
 #include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
@@ -23,7 +22,7 @@ class ConcatOp : public Op {
     for (size_t v = 0; v < inputs().size(); ++v) {
       const int n = inputs()[v].width;
       for (int i = 0; i < tile.rows; ++i) {
-        Kernel().copy(n, tile.in[v] + int64_t{i} * n, out + int64_t{i} * width(), false);
+        tile.kernels().copy(n, tile.in[v] + int64_t{i} * n, out + int64_t{i} * width(), false);
       }
       out += n;
     }
@@ -33,8 +32,8 @@ class ConcatOp : public Op {
     for (size_t v = 0; v < inputs().size(); ++v) {
       const int n = inputs()[v].width;
       for (int i = 0; tile.in_grad[v] != nullptr && i < tile.rows; ++i) {
-        Kernel().copy(n, g + int64_t{i} * width(), tile.in_grad[v] + int64_t{i} * n,
-                      tile.in_add[v]);
+        tile.kernels().copy(n, g + int64_t{i} * width(), tile.in_grad[v] + int64_t{i} * n,
+                            tile.in_add[v]);
       }
       g += n;
     }

@@ -1,6 +1,5 @@
 #include <utility>
 
-#include "dense_net/kernels.h"
 #include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
@@ -13,16 +12,16 @@ class CrossOp : public Op {
       : Op(std::move(name), {x0, u, x}, x.width) {}
 
   void Forward(const OpTile& tile) const override {
-    Kernel().multiply_add(Floats(tile), tile.in[0], tile.in[1], tile.in[2], tile.out);
+    tile.kernels().multiply_add(Floats(tile), tile.in[0], tile.in[1], tile.in[2], tile.out);
   }
   void Backward(const OpTile& tile) const override {
     const int64_t n = Floats(tile);
     if (tile.in_grad[0] != nullptr) {
-      Kernel().multiply(n, tile.out_grad, tile.in[1], tile.in_grad[0], tile.in_add[0]);
+      tile.kernels().multiply(n, tile.out_grad, tile.in[1], tile.in_grad[0], tile.in_add[0]);
     }
-    Kernel().multiply(n, tile.out_grad, tile.in[0], tile.in_grad[1], tile.in_add[1]);
+    tile.kernels().multiply(n, tile.out_grad, tile.in[0], tile.in_grad[1], tile.in_add[1]);
     if (tile.in_grad[2] != nullptr) {
-      Kernel().copy(n, tile.out_grad, tile.in_grad[2], tile.in_add[2]);
+      tile.kernels().copy(n, tile.out_grad, tile.in_grad[2], tile.in_add[2]);
     }
   }
 

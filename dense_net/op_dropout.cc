@@ -2,7 +2,6 @@
 
 #include "base/hash.h"
 #include "base/random.h"
-#include "dense_net/kernels.h"
 #include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
@@ -21,7 +20,7 @@ class DropoutOp : public Op {
 
   void Forward(const OpTile& tile) const override {
     if (tile.step->training) return Mask(tile, tile.in[0], tile.out, false);
-    Kernel().copy(static_cast<int64_t>(tile.rows) * width(), tile.in[0], tile.out, false);
+    tile.kernels().copy(static_cast<int64_t>(tile.rows) * width(), tile.in[0], tile.out, false);
   }
   void Backward(const OpTile& tile) const override {
     if (tile.in_grad[0] != nullptr) Mask(tile, tile.out_grad, tile.in_grad[0], tile.in_add[0]);
@@ -34,8 +33,8 @@ class DropoutOp : public Op {
 
  private:
   void Mask(const OpTile& tile, const Real* x, Real* out, bool add) const {
-    Kernel().dropout(tile.rows, width(), Mix64(tile.step->seed) ^ key_, tile.first, keep_, scale_,
-                     x, out, add);
+    tile.kernels().dropout(tile.rows, width(), Mix64(tile.step->seed) ^ key_, tile.first, keep_,
+                           scale_, x, out, add);
   }
 
   const uint64_t key_;

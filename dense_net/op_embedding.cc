@@ -1,6 +1,5 @@
 #include <utility>
 
-#include "dense_net/kernels.h"
 #include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
@@ -34,8 +33,8 @@ class EmbeddingOp : public Op {
   void Forward(const OpTile& tile) const override {
     Real* out = tile.out;
     for (const SlotSpec& slot : slots_) {
-      Kernel().pool(ViewSlot(*tile.step, slot), tile.first, tile.rows, slot.embedding_offset(),
-                    slot.embedding_dim(), out, width());
+      tile.kernels().pool(ViewSlot(*tile.step, slot), tile.first, tile.rows,
+                          slot.embedding_offset(), slot.embedding_dim(), out, width());
       out += slot.embedding_dim();
     }
   }

@@ -1,4 +1,3 @@
-#include "dense_net/kernels.h"
 #include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
@@ -9,13 +8,13 @@ class FmOp : public Op {
  public:
   FmOp(Value x, int dim) : Op("fm", {x}, 1), slots_(x.width / dim), dim_(dim) {}
 
-  int64_t ScratchFloats(int) const override { return 2 * int64_t{dim_}; }
+  int64_t ScratchFloats(int tile) const override { return 2 * int64_t{tile} * dim_; }
   void Forward(const OpTile& tile) const override {
-    Kernel().fm(tile.rows, slots_, dim_, tile.in[0], tile.scratch, tile.out);
+    tile.kernels().fm(tile.rows, slots_, dim_, tile.in[0], tile.scratch, tile.out);
   }
   void Backward(const OpTile& tile) const override {
-    Kernel().fm_backward(tile.rows, slots_, dim_, tile.in[0], tile.out_grad, tile.scratch,
-                         tile.in_grad[0], tile.in_add[0]);
+    tile.kernels().fm_backward(tile.rows, slots_, dim_, tile.in[0], tile.out_grad, tile.scratch,
+                               tile.in_grad[0], tile.in_add[0]);
   }
 
   absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,

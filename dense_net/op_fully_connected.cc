@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "dense_net/kernels.h"
 #include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
@@ -33,9 +32,9 @@ class FullyConnectedOp : public Op {
   void Prepare(const Step& step, Real* state) const override {
     const Real* w = step.params + weight_;
     if (!Packs(step)) return;
-    PackGemmB(k_, width(), w, width(), 1, state);
+    step.device->PackGemmB(k_, width(), w, width(), 1, state);
     if (step.training) {
-      PackGemmB(width(), k_, w, 1, width(), state + PackedGemmFloats(k_, width()));
+      step.device->PackGemmB(width(), k_, w, 1, width(), state + PackedGemmFloats(k_, width()));
     }
   }
 
@@ -43,27 +42,30 @@ class FullyConnectedOp : public Op {
     const Real* w = tile.step->params + weight_;
     const Real* bias = bias_ < 0 ? nullptr : tile.step->params + bias_;
     if (width() == 1) {
-      return RowDots(tile.rows, k_, tile.in[0], w, bias == nullptr ? 0 : *bias, tile.out);
+      return tile.device().RowDots(tile.rows, k_, tile.in[0], w, bias == nullptr ? 0 : *bias,
+                                   tile.out);
     }
-    const GemmB b = Packs(*tile.step) ? Packed(k_, width(), tile.state)
-                                      : ViewGemmB(k_, width(), w, tile.scratch);
-    Gemm(tile.rows, width(), k_, {tile.in[0], k_, 1}, b,
-         bias == nullptr ? GemmStart::kZero : GemmStart::kBias, bias, tile.out);
+    const GemmB b = Packs(*tile.step) ? PackedGemmB(k_, width(), tile.state)
+                                      : tile.device().ViewGemmB(k_, width(), w, tile.scratch);
+    tile.device().Gemm(tile.rows, width(), k_, {tile.in[0], k_, 1}, b,
+                       bias == nullptr ? GemmStart::kZero : GemmStart::kBias, bias, tile.out);
   }
 
   void Backward(const OpTile& tile) const override {
     const int m = tile.rows, n = width();
     Real* grads = tile.param_grads;
-    if (bias_ >= 0) Kernel().add_rows(m, n, tile.out_grad, nullptr, grads + bias_);
+    if (bias_ >= 0) tile.kernels().add_rows(m, n, tile.out_grad, nullptr, grads + bias_);
     if (n == 1) {
-      Kernel().add_rows(m, k_, tile.in[0], tile.out_grad, grads + weight_);
+      tile.kernels().add_rows(m, k_, tile.in[0], tile.out_grad, grads + weight_);
     } else {
-      const GemmB g = PackGemmB(m, n, tile.out_grad, n, 1, tile.scratch);
-      Gemm(k_, n, m, {tile.in[0], 1, k_}, g, GemmStart::kAdd, nullptr, grads + weight_);
+      const GemmB g = tile.device().PackGemmB(m, n, tile.out_grad, n, 1, tile.scratch);
+      tile.device().Gemm(k_, n, m, {tile.in[0], 1, k_}, g, GemmStart::kAdd, nullptr,
+                         grads + weight_);
     }
     if (tile.in_grad[0] == nullptr) return;
-    Gemm(m, k_, n, {tile.out_grad, n, 1}, Packed(n, k_, tile.state + PackedGemmFloats(k_, n)),
-         tile.in_add[0] ? GemmStart::kAdd : GemmStart::kZero, nullptr, tile.in_grad[0]);
+    tile.device().Gemm(
+        m, k_, n, {tile.out_grad, n, 1}, PackedGemmB(n, k_, tile.state + PackedGemmFloats(k_, n)),
+        tile.in_add[0] ? GemmStart::kAdd : GemmStart::kZero, nullptr, tile.in_grad[0]);
   }
 
   absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
@@ -74,10 +76,6 @@ class FullyConnectedOp : public Op {
 
  private:
   static bool Packs(const Step& step) { return step.training || step.batch->rows >= kPackRowsMin; }
-  static GemmB Packed(int k, int n, const Real* data) {
-    const int64_t panel = static_cast<int64_t>(k) * kGemmPanel;
-    return {data, panel, kGemmPanel, data + n / kGemmPanel * panel};
-  }
 
   const int k_;
   const int64_t weight_, bias_;  // Offsets; bias -1: none.

@@ -1,6 +1,5 @@
 #include <utility>
 
-#include "dense_net/kernels.h"
 #include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
@@ -17,15 +16,15 @@ class LinearOp : public Op {
   int64_t ScratchFloats(int tile) const override { return tile; }
 
   void Forward(const OpTile& tile) const override {
-    for (int i = 0; i < tile.rows; ++i) tile.out[i] = tile.step->params[bias_];
+    tile.kernels().spread(tile.rows, 1, tile.step->params + bias_, tile.out);
     for (const SlotSpec& slot : slots_) {
-      Kernel().pool(ViewSlot(*tile.step, slot), tile.first, tile.rows, slot.linear_offset(), 1,
-                    tile.scratch, 1);
-      Kernel().copy(tile.rows, tile.scratch, tile.out, true);
+      tile.kernels().pool(ViewSlot(*tile.step, slot), tile.first, tile.rows, slot.linear_offset(),
+                          1, tile.scratch, 1);
+      tile.kernels().copy(tile.rows, tile.scratch, tile.out, true);
     }
   }
   void Backward(const OpTile& tile) const override {
-    Kernel().add_rows(tile.rows, 1, tile.out_grad, nullptr, tile.param_grads + bias_);
+    tile.kernels().add_rows(tile.rows, 1, tile.out_grad, nullptr, tile.param_grads + bias_);
   }
 
   absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>&,

@@ -15,8 +15,8 @@ bool ByRequest(const Batch& batch, const SlotSpec& slot) {
 
 // A slot of requests reads a row's gradient at the request's first row, which
 // gets the sum over the request; one without rows reads the zeros past the end.
-void SumRequests(const GraphSpec& spec, const Graph& graph, const Batch& batch,
-                 StepWorkspace* space) {
+void SumRequests(const Device& device, const GraphSpec& spec, const Graph& graph,
+                 const Batch& batch, StepWorkspace* space) {
   if (batch.request_of_row.empty()) return;
   const uint32_t rows = batch.rows;
   space->row_of_request.assign(batch.requests, rows);
@@ -24,7 +24,7 @@ void SumRequests(const GraphSpec& spec, const Graph& graph, const Batch& batch,
   auto first_of = [&](uint32_t r) { return space->row_of_request[batch.request_of_row[r]]; };
 
   if (graph.linear >= 0) {
-    Real* sums = space->request_linear_grad.Reserve(int64_t{rows} + 1);
+    Real* sums = space->request_linear_grad.Reserve(device, int64_t{rows} + 1);
     std::fill_n(sums, int64_t{rows} + 1, Real{0});
     for (uint32_t r = 0; r < rows; ++r) sums[first_of(r)] += space->linear_grad.data()[r];
   }
@@ -35,7 +35,8 @@ void SumRequests(const GraphSpec& spec, const Graph& graph, const Batch& batch,
     Real* grad = space->embedding_grad.data() + column;
     for (uint32_t r = 0; ByRequest(batch, slot) && r < rows; ++r) {
       if (first_of(r) == r) continue;
-      Kernel().copy(slot.embedding_dim(), grad + r * width, grad + first_of(r) * width, true);
+      device.kernels().copy(slot.embedding_dim(), grad + r * width, grad + first_of(r) * width,
+                            true);
     }
     column += slot.embedding_dim();
   }
@@ -80,11 +81,11 @@ void ClearPastEnd(const Graph& graph, const Batch& batch, StepWorkspace* space) 
 
 }  // namespace
 
-void SumRowGradients(const GraphSpec& spec, const Graph& graph, const Batch& batch,
-                     ThreadPool* pool, StepWorkspace* space,
+void SumRowGradients(const Device& device, const GraphSpec& spec, const Graph& graph,
+                     const Batch& batch, ThreadPool* pool, StepWorkspace* space,
                      std::span<const std::span<Real>> row_grads) {
   ClearPastEnd(graph, batch, space);
-  SumRequests(spec, graph, batch, space);
+  SumRequests(device, spec, graph, batch, space);
   MakeRoutes(spec, graph, batch, space);
   for (size_t t = 0; t < batch.tables.size(); ++t) {
     const TableIds& table = batch.tables[t];
@@ -92,13 +93,10 @@ void SumRowGradients(const GraphSpec& spec, const Graph& graph, const Batch& bat
     const int64_t ids = static_cast<int64_t>(table.ids.size());
     const int width = spec.table_width(static_cast<int>(t));
     auto sum_chunk = [&](int chunk) {
-      const int64_t end = std::min(ids, (chunk + 1) * kIdsAtOnce);
-      for (int64_t u = chunk * kIdsAtOnce; u < end; ++u) {
-        const Occurrence* occurrences = table.occurrences.data();
-        Kernel().sum_occurrences(occurrences + table.occurrence_offsets[u],
-                                 occurrences + table.occurrence_offsets[u + 1], routes, width,
-                                 row_grads[t].data() + u * width);
-      }
+      const int64_t first = chunk * kIdsAtOnce, n = std::min(kIdsAtOnce, ids - first);
+      device.kernels().sum_occurrences(table.occurrence_offsets.data() + first,
+                                       table.occurrences.data(), static_cast<int>(n), routes, width,
+                                       row_grads[t].data() + first * width);
     };
     const int chunks = static_cast<int>((ids + kIdsAtOnce - 1) / kIdsAtOnce);
     if (pool == nullptr) {

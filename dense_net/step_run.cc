@@ -33,21 +33,21 @@ void StepRun::Reserve() {
     space.state_offsets.push_back(state);
     state += RoundUp(op->StateFloats(step_));
   }
-  space.state.Reserve(state);
+  space.state.Reserve(*step_.device, state);
   for (int lane = 0; lane < lanes_; ++lane) {
     const int tiles = !whole() ? 1 : lane == 0 ? step_.tiles : 0;
-    space.arenas[lane].Reserve(tiles * plan_.width * capacity_);
-    space.scratch[lane].Reserve(scratch);
+    space.arenas[lane].Reserve(*step_.device, tiles * plan_.width * capacity_);
+    space.scratch[lane].Reserve(*step_.device, scratch);
   }
   if (!step_.training) return;
-  space.lane_grads.Reserve(lanes_ * lane_floats_);
+  space.lane_grads.Reserve(*step_.device, lanes_ * lane_floats_);
   space.tile_loss.resize(step_.tiles);
   step_.tile_loss = space.tile_loss.data();
   const int64_t rows = int64_t{step_.batch->rows} + 1;
   if (graph_.embedding >= 0) {
-    space.embedding_grad.Reserve(rows * graph_.ops[graph_.embedding]->width());
+    space.embedding_grad.Reserve(*step_.device, rows * graph_.ops[graph_.embedding]->width());
   }
-  if (graph_.linear >= 0) space.linear_grad.Reserve(rows);
+  if (graph_.linear >= 0) space.linear_grad.Reserve(*step_.device, rows);
 }
 
 Real* StepRun::Place(int64_t offset, const Tile& tile) const {
@@ -87,7 +87,8 @@ void StepRun::Prepare() {
   Parallel(static_cast<int>(graph_.ops.size()),
            [&](int op) { graph_.ops[op]->Prepare(step_, State(op)); });
   if (!step_.training) return;
-  Parallel(lanes_, [&](int lane) { std::fill_n(LaneGrads(lane), lane_floats_, Real{0}); });
+  Parallel(lanes_,
+           [&](int lane) { step_.device->kernels().fill(lane_floats_, 0, LaneGrads(lane)); });
 }
 
 void StepRun::Forward(const Tile& tile, int begin, int end) {
@@ -151,7 +152,7 @@ void StepRun::SumLanes(Real* param_grads) {
   Parallel(static_cast<int>((floats + kChunk - 1) / kChunk), [&](int chunk) {
     const int64_t begin = chunk * kChunk, n = std::min(kChunk, floats - begin);
     for (int lane = 0; lane < lanes_; ++lane) {
-      Kernel().copy(n, LaneGrads(lane) + begin, param_grads + begin, lane > 0);
+      step_.device->kernels().copy(n, LaneGrads(lane) + begin, param_grads + begin, lane > 0);
     }
   });
 }

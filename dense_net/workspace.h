@@ -4,20 +4,24 @@
 
 #include <cstdint>
 #include <memory>
-#include <new>
 #include <vector>
 
+#include "dense_net/device.h"
 #include "dense_net/forward.h"
-#include "dense_net/kernels.h"
 
 namespace starling {
 
-// Floats on a cache line's border, with unspecified content.
+struct FreeOnDevice {
+  const Device* device = nullptr;
+  void operator()(Real* memory) const { device->Free(memory); }
+};
+
+// Memory of a device, with unspecified content.
 class RealBuffer {
  public:
-  Real* Reserve(int64_t floats) {
+  Real* Reserve(const Device& device, int64_t floats) {
     if (floats > size_) {
-      data_.reset(new (std::align_val_t{64}) Real[floats]);
+      data_ = {device.Allocate(floats), FreeOnDevice{&device}};
       size_ = floats;
     }
     return data_.get();
@@ -25,10 +29,7 @@ class RealBuffer {
   Real* data() const { return data_.get(); }
 
  private:
-  struct Free {
-    void operator()(Real* p) const { ::operator delete[](p, std::align_val_t{64}); }
-  };
-  std::unique_ptr<Real[], Free> data_;
+  std::unique_ptr<Real[], FreeOnDevice> data_;
   int64_t size_ = 0;
 };
 

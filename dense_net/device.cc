@@ -1,0 +1,54 @@
+#include "dense_net/device.h"
+
+#include <algorithm>
+#include <new>
+
+namespace starling {
+
+GemmB Device::PackGemmB(int k, int n, const Real* b, int64_t row_stride, int64_t col_stride,
+                        Real* out) const {
+  gemm_.pack(k, n, b, row_stride, col_stride, out);
+  return PackedGemmB(k, n, out);
+}
+
+GemmB Device::ViewGemmB(int k, int n, const Real* b, Real* last) const {
+  const int whole = n / kGemmPanel * kGemmPanel;
+  if (whole < n) gemm_.pack(k, n - whole, b + whole, n, 1, last);
+  return {b, kGemmPanel, n, last};
+}
+
+void Device::Gemm(int m, int n, int k, const GemmA& a, const GemmB& b, GemmStart start,
+                  const Real* bias, Real* c) const {
+  gemm_.gemm(m, n, k, a, b, start, bias, c);
+}
+
+void Device::RowDots(int m, int k, const Real* x, const Real* w, Real start, Real* y) const {
+  gemm_.row_dots(m, k, x, w, start, y);
+}
+
+namespace {
+
+constexpr std::align_val_t kCacheLine{64};
+
+class Cpu : public Device {
+ public:
+  Cpu() : Device(Kernel(), GemmKernel()) {}
+  Real* Allocate(int64_t floats) const override { return new (kCacheLine) Real[floats]; }
+  void Free(Real* memory) const override { ::operator delete[](memory, kCacheLine); }
+  void Upload(int64_t floats, const Real* host, Real* device) const override {
+    std::copy_n(host, floats, device);
+  }
+  void Download(int64_t floats, const Real* device, Real* host) const override {
+    std::copy_n(device, floats, host);
+  }
+  absl::Status Finish() const override { return absl::OkStatus(); }
+};
+
+}  // namespace
+
+const Device& CpuDevice() {
+  static const Cpu* cpu = new Cpu();
+  return *cpu;
+}
+
+}  // namespace starling

@@ -1,0 +1,53 @@
+// Where ops run: the kernels, matrix products and memory of one processor.
+//
+// Ops have no other way to them: the executor hands each op a Device with its
+// tile. CpuDevice() chooses kernels by the machine's instruction set; a GPU
+// (cuda_device.h) is a second implementation, with the same kernels compiled
+// from the same functors (kernels_on.h).
+//
+// Thread safety: any method, any thread. What one thread asks for is done in
+// that order; a device may still be at it when the call returns (see Finish).
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "dense_net/kernels.h"
+
+namespace starling {
+
+class Device {
+ public:
+  Device(const Kernels& kernels, const GemmKernels& gemm) : kernels_(kernels), gemm_(gemm) {}
+  virtual ~Device() = default;
+
+  const Kernels& kernels() const { return kernels_; }
+  const char* name() const { return gemm_.name; }
+
+  // See gemm.h, which has what these promise.
+  GemmB PackGemmB(int k, int n, const Real* b, int64_t row_stride, int64_t col_stride,
+                  Real* out) const;
+  GemmB ViewGemmB(int k, int n, const Real* b, Real* last) const;
+  void Gemm(int m, int n, int k, const GemmA& a, const GemmB& b, GemmStart start, const Real* bias,
+            Real* c) const;
+  void RowDots(int m, int k, const Real* x, const Real* w, Real start, Real* y) const;
+
+  // Memory that this device's kernels may touch, on a cache line's border, with
+  // unspecified content. Too little memory ends the process, as with `new`.
+  virtual Real* Allocate(int64_t floats) const = 0;
+  virtual void Free(Real* memory) const = 0;
+  // Between memory of the host and of the device.
+  virtual void Upload(int64_t floats, const Real* host, Real* device) const = 0;
+  virtual void Download(int64_t floats, const Real* device, Real* host) const = 0;
+  // Returns when all that the calling thread asked for is done; the first
+  // failure among it, if any.
+  virtual absl::Status Finish() const = 0;
+
+ private:
+  const Kernels& kernels_;
+  const GemmKernels& gemm_;
+};
+
+const Device& CpuDevice();
+
+}  // namespace starling

@@ -1,0 +1,127 @@
+// Ops reach kernels, products and memory through the device they are handed;
+// and the kernels' functors give the same bits in whatever order a device runs
+// them, which is all that a GPU changes.
+#include "dense_net/device.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+
+#include "base/random.h"
+#include "dense_net/test_world.h"
+
+#define STARLING_ISA backwards
+#include "dense_net/kernels_on.h"
+
+namespace starling {
+namespace backwards {
+
+// As a GPU: every row has scratch of its own, none relies on the one before,
+// and a column is one thread's.
+struct Backwards {
+  static constexpr bool kRowsInOrder = false;
+  template <typename Fn>
+  static void Elements(int64_t n, const Fn& fn) {
+    for (int64_t i = n; i-- > 0;) fn(i);
+  }
+  template <typename Fn>
+  static void Matrix(int m, int n, const Fn& fn) {
+    Elements(int64_t{m} * n, [&](int64_t at) { fn(int(at / n), int(at % n)); });
+  }
+  template <typename Fn>
+  static void Columns(int m, int n, const Fn& fn) {
+    Elements(n, [&](int64_t j) {
+      for (int i = 0; i < m; ++i) fn(i, int(j));
+    });
+  }
+  template <typename Fn>
+  static void Rows(int m, const Fn& fn) {
+    Elements(m, [&](int64_t i) { fn(int(i)); });
+  }
+  template <typename Fn>
+  static void Rows(int m, int floats, Real* scratch, const Fn& fn) {
+    Elements(m, [&](int64_t i) { fn(int(i), scratch + i * floats); });
+  }
+};
+const Kernels kKernels = KernelsOn<Backwards>::kTable;
+
+}  // namespace backwards
+
+namespace {
+
+std::atomic<int64_t> gemms{0};
+void CountedGemm(int m, int n, int k, const GemmA& a, const GemmB& b, GemmStart start,
+                 const Real* bias, Real* c) {
+  ++gemms;
+  GemmKernel().gemm(m, n, k, a, b, start, bias, c);
+}
+
+class OtherDevice : public Device {
+ public:
+  OtherDevice() : Device(backwards::kKernels, gemm_) {}
+  Real* Allocate(int64_t floats) const override {
+    ++allocated;
+    return CpuDevice().Allocate(floats);
+  }
+  void Free(Real* memory) const override {
+    ++freed;
+    CpuDevice().Free(memory);
+  }
+  void Upload(int64_t n, const Real* host, Real* device) const override {
+    CpuDevice().Upload(n, host, device);
+  }
+  void Download(int64_t n, const Real* device, Real* host) const override {
+    CpuDevice().Download(n, device, host);
+  }
+  absl::Status Finish() const override { return absl::OkStatus(); }
+  mutable std::atomic<int> allocated{0}, freed{0};
+
+ private:
+  const GemmKernels gemm_ = {"other", CountedGemm, GemmKernel().pack, GemmKernel().row_dots};
+};
+
+TEST(Device, AStepGivesTheSameBitsOnAnyDevice) {
+  for (const char* model : {"deepfm { hidden: 20 hidden: 9 dropout: 0.2 batch_norm: true }",
+                            "dcnv2 { cross_layers: 2 hidden: 8 activation: TANH }", "lr {}",
+                            "wide_deep { hidden: 5 activation: SIGMOID }"}) {
+    const World world = MakeWorld(model, {.rows = 100});
+    OtherDevice other;
+    auto cpu = MakeNetwork(world.spec, {.tile = 16});
+    auto network = MakeNetwork(world.spec, {.tile = 16, .device = &other});
+    const std::vector<Real> params = RandomParams(*cpu, 3);
+    auto want = RunTrain(*cpu, world, params), got = RunTrain(*network, world, params);
+    ASSERT_TRUE(want.ok() && got.ok());
+    EXPECT_EQ(got->scores, want->scores) << model;
+    EXPECT_EQ(got->param_grads, want->param_grads) << model;
+    EXPECT_EQ(got->row_grads, want->row_grads) << model;
+    EXPECT_EQ(RunScore(*network, world.batch, world.rows, params),
+              RunScore(*cpu, world.batch, world.rows, params));
+  }
+}
+
+TEST(Device, OpsTakeProductsAndMemoryFromTheirs) {
+  const World world = MakeWorld("dnn { hidden: 20 }", {.rows = 30});
+  OtherDevice other;
+  auto network = MakeNetwork(world.spec, {.tile = 30, .device = &other});
+  gemms = 0;
+  ASSERT_TRUE(RunTrain(*network, world, RandomParams(*network, 3)).ok());
+  EXPECT_EQ(gemms, 4);  // Forward, weights, the input's gradient; the logit's input.
+  EXPECT_GT(other.allocated, 4);
+  EXPECT_EQ(other.allocated, other.freed);
+}
+
+TEST(Device, CpuMemoryGoesInAndOut) {
+  const std::vector<Real> from = {1, 2, 3};
+  std::vector<Real> to(3);
+  Real* memory = CpuDevice().Allocate(3);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(memory) % 64, 0u);
+  CpuDevice().Upload(3, from.data(), memory);
+  CpuDevice().Download(3, memory, to.data());
+  EXPECT_TRUE(CpuDevice().Finish().ok());
+  CpuDevice().Free(memory);
+  EXPECT_EQ(to, from);
+}
+
+}  // namespace
+}  // namespace starling

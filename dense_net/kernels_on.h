@@ -1,0 +1,252 @@
+// The element and row kernels of kernels.h, written once for every device: what
+// one element, one row or one step down a column computes is a functor for host
+// and device. `Run` says how a device goes through them: ops_kernel.cc as
+// loops, which the compiler vectorises; cuda_kernels.cu as threads of a GPU.
+//
+//   Run::Elements(n, fn)     fn(i) for i in [0, n), in any order
+//   Run::Matrix(m, n, fn)    fn(i, j) for all rows i and columns j, in any order
+//   Run::Columns(m, n, fn)   as Matrix; the rows of one column in order
+//   Run::Rows(m, fn)         fn(i) for all rows
+//   Run::Rows(m, floats, scratch, fn)   fn(i, its own `floats` of scratch)
+//
+// Everything is in the namespace of the instruction set, so that no function
+// compiled for one stands in for another's. Multiply-adds are not contracted:
+// a vector body and its remainder, and all devices, round alike.
+#pragma once
+
+#include <math.h>
+
+#include "dense_net/kernels.h"
+
+#ifdef __CUDACC__
+#define STARLING_HOST_DEVICE __host__ __device__
+#else
+#define STARLING_HOST_DEVICE
+#endif
+
+namespace starling {
+namespace STARLING_ISA {
+
+STARLING_HOST_DEVICE inline void Put(Real* out, Real value, bool add) {
+  *out = add ? *out + value : value;
+}
+STARLING_HOST_DEVICE inline float Exp(float x) { return expf(x); }
+STARLING_HOST_DEVICE inline double Exp(double x) { return exp(x); }
+STARLING_HOST_DEVICE inline float Tanh(float x) { return tanhf(x); }
+STARLING_HOST_DEVICE inline double Tanh(double x) { return tanh(x); }
+
+STARLING_HOST_DEVICE inline uint64_t MixKey(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
+  return x ^ (x >> 31);
+}
+// Murmur3's finaliser over column and row key: vectorises, five cheap steps.
+STARLING_HOST_DEVICE inline uint32_t Hash(uint32_t row_key, uint32_t row_key2, uint32_t column) {
+  uint32_t h = (column * 0x9E3779B1u) ^ row_key;
+  h ^= h >> 16;
+  h *= 0x85EBCA6Bu;
+  h ^= (h >> 13) ^ row_key2;
+  h *= 0xC2B2AE35u;
+  return h ^ (h >> 16);
+}
+// Signed, since AVX2 compares no unsigned integers: both sides are shifted by 2^31.
+STARLING_HOST_DEVICE inline Real DropoutScale(uint32_t hash, uint32_t keep, Real keep_scale) {
+  const int32_t h = static_cast<int32_t>(hash ^ 0x80000000u);
+  return h < static_cast<int32_t>(keep ^ 0x80000000u) ? keep_scale : 0;
+}
+// sum (dim) = the sum of a row's vectors.
+STARLING_HOST_DEVICE inline void SumSlots(int slots, int dim, const Real* x, Real* sum) {
+  for (int d = 0; d < dim; ++d) sum[d] = 0;
+  for (int s = 0; s < slots; ++s)
+    for (int d = 0; d < dim; ++d) sum[d] += x[s * dim + d];
+}
+
+template <typename Run>
+struct KernelsOn {
+  static void AddRows(int m, int n, const Real* x, const Real* scale, Real* out) {
+    Run::Columns(m, n, [=] STARLING_HOST_DEVICE(int i, int j) {
+      out[j] += (scale == nullptr ? 1 : scale[i]) * x[int64_t{i} * n + j];
+    });
+  }
+
+  static void ColumnMoments(int m, int n, const Real* x, Real* mean, Real* m2) {
+    Fill(n, 0, mean);
+    Fill(n, 0, m2);
+    AddRows(m, n, x, nullptr, mean);
+    Run::Elements(n, [=] STARLING_HOST_DEVICE(int64_t j) { mean[j] /= static_cast<Real>(m); });
+    Run::Columns(m, n, [=] STARLING_HOST_DEVICE(int i, int j) {
+      const Real away = x[int64_t{i} * n + j] - mean[j];
+      m2[j] += away * away;
+    });
+  }
+
+  static void Spread(int m, int n, const Real* x, Real* out) {
+    Run::Matrix(m, n, [=] STARLING_HOST_DEVICE(int i, int j) { out[int64_t{i} * n + j] = x[j]; });
+  }
+  static void Fill(int64_t n, Real value, Real* out) {
+    Run::Elements(n, [=] STARLING_HOST_DEVICE(int64_t i) { out[i] = value; });
+  }
+
+  static void ScaleShift(int m, int n, const Real* x, const Real* scale, const Real* shift,
+                         Real* y) {
+    Run::Matrix(m, n, [=] STARLING_HOST_DEVICE(int i, int j) {
+      y[int64_t{i} * n + j] = x[int64_t{i} * n + j] * scale[j] + shift[j];
+    });
+  }
+
+  static void NormSums(int m, int n, const Real* g, const Real* x, const Real* mean,
+                       const Real* inv_std, Real* sum_g, Real* sum_gx) {
+    Run::Columns(m, n, [=] STARLING_HOST_DEVICE(int i, int j) {
+      const int64_t at = int64_t{i} * n + j;
+      sum_g[j] += g[at];
+      sum_gx[j] += g[at] * ((x[at] - mean[j]) * inv_std[j]);
+    });
+  }
+
+  static void NormBackward(int m, int n, const Real* g, const Real* x, const Real* mean,
+                           const Real* inv_std, const Real* scale, const Real* mean_g,
+                           const Real* mean_gx, Real* out, bool add) {
+    Run::Matrix(m, n, [=] STARLING_HOST_DEVICE(int i, int j) {
+      const int64_t at = int64_t{i} * n + j;
+      const Real normal = (x[at] - mean[j]) * inv_std[j];
+      Put(&out[at], scale[j] * (g[at] - mean_g[j] - normal * mean_gx[j]), add);
+    });
+  }
+
+  // Written so that NaN stays NaN: it must reach the loss to be reported.
+  static void Relu(int64_t n, const Real* x, Real* y) {
+    Run::Elements(n, [=] STARLING_HOST_DEVICE(int64_t i) { y[i] = x[i] < 0 ? 0 : x[i]; });
+  }
+  static void ReluBackward(int64_t n, const Real* y, const Real* g, Real* out, bool add) {
+    Run::Elements(n,
+                  [=] STARLING_HOST_DEVICE(int64_t i) { Put(&out[i], y[i] > 0 ? g[i] : 0, add); });
+  }
+  static void Sigmoid(int64_t n, const Real* x, Real* y) {
+    Run::Elements(n, [=] STARLING_HOST_DEVICE(int64_t i) { y[i] = 1 / (1 + Exp(-x[i])); });
+  }
+  static void SigmoidBackward(int64_t n, const Real* y, const Real* g, Real* out, bool add) {
+    Run::Elements(
+        n, [=] STARLING_HOST_DEVICE(int64_t i) { Put(&out[i], g[i] * (y[i] * (1 - y[i])), add); });
+  }
+  static void TanhForward(int64_t n, const Real* x, Real* y) {
+    Run::Elements(n, [=] STARLING_HOST_DEVICE(int64_t i) { y[i] = Tanh(x[i]); });
+  }
+  static void TanhBackward(int64_t n, const Real* y, const Real* g, Real* out, bool add) {
+    Run::Elements(
+        n, [=] STARLING_HOST_DEVICE(int64_t i) { Put(&out[i], g[i] * (1 - y[i] * y[i]), add); });
+  }
+
+  static void Dropout(int m, int n, uint64_t key, int64_t first_row, uint32_t keep, Real keep_scale,
+                      const Real* x, Real* out, bool add) {
+    Run::Matrix(m, n, [=] STARLING_HOST_DEVICE(int i, int j) {
+      const uint64_t row =
+          MixKey(key + static_cast<uint64_t>(first_row + i) * 0x9E3779B97F4A7C15ull);
+      const uint32_t low = static_cast<uint32_t>(row), high = static_cast<uint32_t>(row >> 32);
+      const int64_t at = int64_t{i} * n + j;
+      Put(&out[at], x[at] * DropoutScale(Hash(low, high, j), keep, keep_scale), add);
+    });
+  }
+
+  static void Fm(int m, int slots, int dim, const Real* x, Real* scratch, Real* y) {
+    Run::Rows(m, 2 * dim, scratch, [=] STARLING_HOST_DEVICE(int i, Real* sum) {
+      const Real* row = x + int64_t{i} * slots * dim;
+      Real* squares = sum + dim;
+      SumSlots(slots, dim, row, sum);
+      for (int d = 0; d < dim; ++d) squares[d] = 0;
+      for (int s = 0; s < slots; ++s)
+        for (int d = 0; d < dim; ++d) squares[d] += row[s * dim + d] * row[s * dim + d];
+      Real total = 0;
+      for (int d = 0; d < dim; ++d) total += sum[d] * sum[d] - squares[d];
+      y[i] = Real{0.5} * total;
+    });
+  }
+
+  static void FmBackward(int m, int slots, int dim, const Real* x, const Real* g, Real* scratch,
+                         Real* out, bool add) {
+    Run::Rows(m, 2 * dim, scratch, [=] STARLING_HOST_DEVICE(int i, Real* sum) {
+      const Real* row = x + int64_t{i} * slots * dim;
+      Real* to = out + int64_t{i} * slots * dim;
+      SumSlots(slots, dim, row, sum);
+      const Real gi = g[i];
+      for (int s = 0; s < slots; ++s)
+        for (int d = 0; d < dim; ++d) Put(&to[s * dim + d], gi * (sum[d] - row[s * dim + d]), add);
+    });
+  }
+
+  static void MultiplyAdd(int64_t n, const Real* a, const Real* b, const Real* c, Real* y) {
+    Run::Elements(n, [=] STARLING_HOST_DEVICE(int64_t i) { y[i] = a[i] * b[i] + c[i]; });
+  }
+  static void Multiply(int64_t n, const Real* a, const Real* b, Real* out, bool add) {
+    Run::Elements(n, [=] STARLING_HOST_DEVICE(int64_t i) { Put(&out[i], a[i] * b[i], add); });
+  }
+  static void Copy(int64_t n, const Real* x, Real* out, bool add) {
+    Run::Elements(n, [=] STARLING_HOST_DEVICE(int64_t i) { Put(&out[i], x[i], add); });
+  }
+
+  static void Pool(const SlotView& slot, int64_t first, int m, int offset, int dim, Real* out,
+                   int64_t stride) {
+    Run::Rows(m, [=] STARLING_HOST_DEVICE(int i) {
+      Real* to = out + i * stride;
+      uint32_t entry = static_cast<uint32_t>(first + i);
+      if (slot.entry_of_row != nullptr) {
+        entry = slot.entry_of_row[first + i];
+        if (Run::kRowsInOrder && i > 0 && entry == slot.entry_of_row[first + i - 1]) {
+          for (int d = 0; d < dim; ++d) to[d] = to[d - stride];
+          return;
+        }
+      }
+      for (int d = 0; d < dim; ++d) to[d] = 0;
+      for (uint32_t v = slot.offsets[entry]; v < slot.offsets[entry + 1]; ++v) {
+        const Real* row = slot.rows + slot.index[v] * slot.width + offset;
+        const Real weight = slot.weights == nullptr ? 1 : slot.weights[v];
+        for (int d = 0; d < dim; ++d) to[d] += weight * row[d];
+      }
+    });
+  }
+
+  static void SumOccurrences(const uint32_t* offsets, const Occurrence* occurrences, int ids,
+                             const GradientRoute* routes, int width, Real* grads) {
+    Run::Rows(ids, [=] STARLING_HOST_DEVICE(int u) {
+      Real* grad = grads + int64_t{u} * width;
+      for (int d = 0; d < width; ++d) grad[d] = 0;
+      for (uint32_t at = offsets[u]; at < offsets[u + 1]; ++at) {
+        const Occurrence& o = occurrences[at];
+        const GradientRoute& route = routes[o.slot];
+        const uint32_t row = route.row_of_entry == nullptr ? o.entry : route.row_of_entry[o.entry];
+        if (route.embedding != nullptr) {
+          const Real* from = route.embedding + row * route.embedding_stride;
+          Real* to = grad + route.embedding_offset;
+          for (int d = 0; d < route.embedding_dim; ++d) to[d] += o.weight * from[d];
+        }
+        if (route.linear != nullptr) grad[route.linear_offset] += o.weight * route.linear[row];
+      }
+    });
+  }
+
+  static constexpr Kernels kTable = {
+      .add_rows = AddRows,
+      .column_moments = ColumnMoments,
+      .spread = Spread,
+      .fill = Fill,
+      .scale_shift = ScaleShift,
+      .norm_sums = NormSums,
+      .norm_backward = NormBackward,
+      .relu = Relu,
+      .relu_backward = ReluBackward,
+      .dropout = Dropout,
+      .fm = Fm,
+      .fm_backward = FmBackward,
+      .multiply_add = MultiplyAdd,
+      .multiply = Multiply,
+      .copy = Copy,
+      .pool = Pool,
+      .sum_occurrences = SumOccurrences,
+      .sigmoid = Sigmoid,
+      .sigmoid_backward = SigmoidBackward,
+      .tanh = TanhForward,
+      .tanh_backward = TanhBackward,
+  };
+};
+
+}  // namespace STARLING_ISA
+}  // namespace starling
