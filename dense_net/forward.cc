@@ -184,6 +184,8 @@ absl::StatusOr<std::unique_ptr<Network>> Network::Create(const GraphSpec& spec,
     return absl::InvalidArgumentError("network: tile and lanes must be 1 or more");
   }
   ASSIGN_OR_RETURN(Graph graph, BuildGraph(spec));
+  MergeCommonOps(&graph);
+  RemoveDeadOps(&graph);
   if (options.fuse) FuseChains(&graph);
   return std::make_unique<NetworkImpl>(spec, options, std::move(graph));
 }

@@ -98,6 +98,11 @@ class Op {
   virtual bool trainable() const { return false; }
   // The gradient of the output is kept for the whole batch: table rows need it.
   virtual bool keeps_gradient() const { return false; }
+  // Adds to the loss: wanted for itself, whether or not another op reads it.
+  virtual bool is_loss() const { return false; }
+  // Ops with equal keys and inputs have equal outputs (pass_common.cc). Empty:
+  // the op equals none but itself, as those with parameters or masks do.
+  virtual std::string Key() const { return ""; }
 
   virtual Fusing fusing() const { return Fusing::kNone; }
 

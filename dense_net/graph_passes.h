@@ -6,6 +6,14 @@
 
 namespace starling {
 
+// Of ops with equal keys and inputs the first stays and the others' readers
+// read it. Gradients then add up there.
+void MergeCommonOps(Graph* graph);
+
+// Removes ops that no loss depends on. Their parameters stay, with gradients of
+// zero: a checkpoint's layout does not depend on passes.
+void RemoveDeadOps(Graph* graph);
+
 // Joins each op of Fusing::kHead with the ops that follow it one by one, each
 // the only reader of the one before: linear + activation + dropout become one
 // op with one place in memory, which takes its rows in strips that stay in

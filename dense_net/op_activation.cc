@@ -11,6 +11,7 @@ class ActivationOp : public Op {
   ActivationOp(std::string name, Value x, MlpOptions::Activation kind)
       : Op(std::move(name), {x}, x.width), kind_(kind) {}
 
+  std::string Key() const override { return "activation " + std::to_string(kind_); }
   bool in_place() const override { return true; }
   Fusing fusing() const override {
     return kind_ == MlpOptions::RELU ? Fusing::kTail : Fusing::kLastTail;

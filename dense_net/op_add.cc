@@ -10,6 +10,7 @@ class AddOp : public Op {
  public:
   AddOp(std::string name, std::vector<Value> inputs)
       : Op(std::move(name), inputs, inputs[0].width) {}
+  std::string Key() const override { return "add"; }
 
   void Forward(const OpTile& tile) const override {
     const int64_t n = static_cast<int64_t>(tile.rows) * width();

@@ -16,6 +16,7 @@ class ConcatOp : public Op {
  public:
   ConcatOp(std::string name, std::vector<Value> inputs)
       : Op(std::move(name), inputs, WidthOf(inputs)) {}
+  std::string Key() const override { return "concat"; }
 
   void Forward(const OpTile& tile) const override {
     Real* out = tile.out;

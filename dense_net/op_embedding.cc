@@ -27,6 +27,7 @@ class EmbeddingOp : public Op {
   EmbeddingOp(std::vector<SlotSpec> slots, int width)
       : Op("embedding", {}, width), slots_(std::move(slots)) {}
 
+  std::string Key() const override { return "embedding"; }
   bool trainable() const override { return true; }
   bool keeps_gradient() const override { return true; }
 

@@ -7,6 +7,7 @@ namespace {
 class FmOp : public Op {
  public:
   FmOp(Value x, int dim) : Op("fm", {x}, 1), slots_(x.width / dim), dim_(dim) {}
+  std::string Key() const override { return "fm " + std::to_string(dim_); }
 
   int64_t ScratchFloats(int tile) const override { return 2 * int64_t{tile} * dim_; }
   void Forward(const OpTile& tile) const override {

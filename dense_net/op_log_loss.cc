@@ -10,6 +10,7 @@ namespace {
 class LogLossOp : public Op {
  public:
   explicit LogLossOp(Value logit) : Op("loss", {logit}, 1) {}
+  bool is_loss() const override { return true; }
 
   void Forward(const OpTile& tile) const override {
     Real* scores = tile.step->scores + tile.first;

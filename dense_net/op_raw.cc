@@ -9,6 +9,7 @@ namespace {
 class RawOp : public Op {
  public:
   explicit RawOp(int features) : Op("raw", {}, features) {}
+  std::string Key() const override { return "raw"; }
   void Forward(const OpTile& tile) const override {
     const float* from = tile.step->batch->dense.data() + tile.first * width();
     std::copy_n(from, static_cast<int64_t>(tile.rows) * width(), tile.out);
