@@ -1,6 +1,8 @@
 """What a person meets first: help, typos, configs that are wrong."""
 
 import json
+import sys
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -97,6 +99,19 @@ def test_bench_dense_measures_each_model_beside_bare_products():
     lines = [json.loads(l) for l in run("bench", "dense", "--quick", "--json", timeout=600).stdout.splitlines()]
     assert [l["case"].split()[0] for l in lines] == ["MLP", "DCN-v2"]
     assert all(l["ratio"] > 0 and "bare products" in l["reference"] for l in lines)
+
+
+def test_bench_read_does_the_same_job_as_the_script_and_prints_every_case():
+    script = Path(__file__).parents[1] / "bench" / "read_peer.py"
+    done = run("bench", "read", "--quick", "--json", "--peer", f"{sys.executable} {script}", timeout=600)
+    lines = [json.loads(l) for l in done.stdout.splitlines()]
+    names = {l["bench"] for l in lines}
+    # It fails if the script finds another number of unique ids.
+    assert {"read.memory", "read.compile", "read.compile.cost", "read.peer", "read.requests"} <= names, done.stderr
+    assert all(l["ratio"] > 0 for l in lines if "ratio" in l)
+    assert all(l["peak_mib"] > 0 for l in lines if l["bench"] == "read.memory")
+    assert "SKIPPED read.peer" in run("bench", "read", "--quick", "--only", "peer").stderr
+    assert "no case" in run("bench", "read", "--only", "pear", code=2).stderr
 
 
 def test_bench_store_prints_every_case_and_refuses_a_case_it_has_not():
