@@ -28,9 +28,55 @@ std::string FamilyOf(const arrow::DataType& type) {
     case arrow::Type::LARGE_LIST:
       return absl::StrCat("list of ",
                           FamilyOf(*static_cast<const arrow::BaseListType&>(type).value_type()));
+    case arrow::Type::INT8:
+    case arrow::Type::INT16:
+    case arrow::Type::INT32:
+    case arrow::Type::INT64:
+    case arrow::Type::UINT8:
+    case arrow::Type::UINT16:
+    case arrow::Type::UINT32:
+      return "integer";  // Not uint64: its upper half reads as negative.
+    case arrow::Type::FLOAT:
+    case arrow::Type::DOUBLE:
+      return "floating point";
+    case arrow::Type::DECIMAL128:
+    case arrow::Type::DECIMAL256:
+      return "decimal";
+    case arrow::Type::DATE32:
+    case arrow::Type::DATE64:
+      return "date";
+    case arrow::Type::TIMESTAMP:
+      return "timestamp";
     default:
       return type.ToString();
   }
+}
+
+// The type without what is one to all readers: how strings and lists are stored.
+std::string WidthOf(const arrow::DataType& type) {
+  if (type.id() == arrow::Type::DICTIONARY) {
+    return WidthOf(*static_cast<const arrow::DictionaryType&>(type).value_type());
+  }
+  if (type.id() == arrow::Type::LIST || type.id() == arrow::Type::LARGE_LIST) {
+    return WidthOf(*static_cast<const arrow::BaseListType&>(type).value_type());
+  }
+  const bool stored =
+      type.id() == arrow::Type::LARGE_STRING || type.id() == arrow::Type::STRING_VIEW ||
+      type.id() == arrow::Type::LARGE_BINARY || type.id() == arrow::Type::BINARY_VIEW;
+  return stored ? FamilyOf(type) : type.ToString();
+}
+
+// Is there a list on the way to the member?
+bool InList(const arrow::DataType& top, const std::vector<std::string>& members) {
+  const arrow::DataType* at = &top;
+  for (const std::string& member : members) {
+    const bool list = at->id() != arrow::Type::STRUCT;
+    if (list) return true;
+    const auto below = static_cast<const arrow::StructType*>(at)->GetFieldByName(member);
+    if (below == nullptr) return false;  // Twice: refused later.
+    at = below->type().get();
+  }
+  return false;
 }
 
 absl::Status Unsupported(const std::string& type) {
@@ -52,8 +98,9 @@ absl::StatusOr<std::vector<SampleFile::Field>> FieldsOf(const std::string& path,
             absl::StrCat(path, ": column ", field.name, " stands twice in the file; rename one"));
       }
       const arrow::DataType& type = *field.type;
-      fields.push_back({field.name, type.ToString(), FamilyOf(type), type.id() == arrow::Type::NA,
-                        top->name(), field.path});
+      fields.push_back({field.name, type.ToString(), FamilyOf(type), WidthOf(type),
+                        type.id() == arrow::Type::NA, top->name(), field.path,
+                        InList(*top->type(), field.path)});
     }
   }
   return fields;

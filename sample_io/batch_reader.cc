@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <iostream>
+#include <limits>
 #include <numeric>
 #include <thread>
 #include <utility>
@@ -12,8 +13,8 @@
 #include "absl/time/clock.h"
 #include "base/status.h"
 #include "sample_io/bad_rows.h"
+#include "sample_io/loaded_split.h"
 #include "sample_io/pass_order.h"
-#include "sample_io/requests.h"
 
 namespace starling {
 namespace {
@@ -22,35 +23,11 @@ namespace {
 // that are held have few rows.
 constexpr int64_t kRowsAheadMax = 1 << 18;
 
-struct LoadedSplit {
-  uint32_t split = 0;  // In the source's list.
+// A split that is read ahead.
+struct Ahead {
   bool ready = false;  // The rest is constant once this is set.
   absl::Status status;
-  // Rows in the pass's order. Reordering a column at a time here keeps it in
-  // the cache; batches that each picked their rows from all columns would not.
-  ColumnBatch columns;
-  std::vector<int64_t> order;   // By row of `columns`, or request: that in the row group.
-  std::vector<int64_t> starts;  // First row of each request, and the end; empty: flat.
-
-  // The rows of `columns` that are batch `batch`. Of requests: all rows of
-  // those that begin in the batch's share of the file's rows.
-  std::pair<int64_t, int64_t> RowsOf(int64_t batch, int64_t batch_rows) const {
-    const int64_t begin = batch * batch_rows, end = begin + batch_rows;
-    if (columns.flat()) return {begin, std::min(end, columns.rows)};
-    auto at = [&](int64_t of) {
-      if (nested) return starts[std::min(of, columns.requests)];
-      return *std::lower_bound(starts.begin(), starts.end() - 1, of);
-    };
-    return {at(begin), at(end)};
-  }
-  // The row of the row group that holds `row`.
-  int64_t FileRow(int64_t row) const {
-    if (columns.flat()) return order[row];
-    const uint32_t request = columns.request_of_row[row];
-    return nested ? order[request] : file_starts[order[request]] + row - starts[request];
-  }
-  bool nested = false;               // A row of the file is a request.
-  std::vector<int64_t> file_starts;  // As `starts`, before the reordering.
+  LoadedSplit split;
 };
 
 // A place in the queue, taken in order and filled by whichever thread took it.
@@ -71,14 +48,13 @@ class Reader : public BatchReader {
         compiler_(compiler),
         options_(options),
         pass_(start.pass),
-        columns_(ColumnsOf(compiler->features(), options.with_labels)),
+        load_options_(LoadOptionsOf(options, compiler->features(), start.pass)),
         order_(SplitOrder(source->splits().size(), options.shuffle, options.seed, start.pass)),
         position_(start),
         claim_(start),
-        bad_rows_(options.bad_rows_max, options.quarantine, columns_) {
+        bad_rows_(options.bad_rows_max, options.quarantine, load_options_.columns) {
     claim_.ordinal = OwnOrdinal(start.ordinal);
     if (claim_.ordinal != start.ordinal) claim_.batch = 0;
-    if (claim_.ordinal < order_.size() && claim_.batch == BatchesOf(claim_.ordinal)) NextSplit();
     load_ = claim_.ordinal;
   }
 
@@ -94,7 +70,7 @@ class Reader : public BatchReader {
   }
 
   absl::Status CheckStart(const ReaderPosition& start) const {
-    bool valid = start.ordinal < order_.size() ? start.batch <= BatchesOf(start.ordinal)
+    bool valid = start.ordinal < order_.size() ? start.batch <= BatchesMax(start.ordinal)
                                                : start.ordinal == order_.size() && start.batch == 0;
     if (valid) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat("position (split ", start.ordinal, ", batch ",
@@ -145,12 +121,26 @@ class Reader : public BatchReader {
   }
 
  private:
+  static LoadOptions LoadOptionsOf(const BatchReaderOptions& options, const FeatureSet& features,
+                                   uint32_t pass) {
+    LoadOptions load = {options.batch_rows, options.shuffle,
+                        options.seed,       pass,
+                        options.sample,     ColumnsOf(features, options.with_labels)};
+    const std::string& weight = options.sample.weight();
+    if (!weight.empty() &&
+        std::find(load.columns.begin(), load.columns.end(), weight) == load.columns.end()) {
+      load.columns.push_back(weight);
+    }
+    return load;
+  }
   uint32_t OwnOrdinal(uint32_t ordinal) const {
     while (ordinal < order_.size() && ordinal % options_.shards != options_.shard) ++ordinal;
     return std::min<uint32_t>(ordinal, static_cast<uint32_t>(order_.size()));
   }
   const Split& SplitAt(uint32_t ordinal) const { return source_->splits()[order_[ordinal]]; }
-  uint32_t BatchesOf(uint32_t ordinal) const {
+  // How many there are is known once the split is loaded; not more than this.
+  uint32_t BatchesMax(uint32_t ordinal) const {
+    if (!TakesAll(options_.sample)) return std::numeric_limits<uint32_t>::max();
     return static_cast<uint32_t>((SplitAt(ordinal).rows + options_.batch_rows - 1) /
                                  options_.batch_rows);
   }
@@ -182,25 +172,25 @@ class Reader : public BatchReader {
 
   // Takes the next place in the queue and fills it, without the lock meanwhile.
   void CompileOne() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    std::shared_ptr<const LoadedSplit> split = loaded_.front();
+    std::shared_ptr<const Ahead> ahead = loaded_.front();
     const ReaderPosition at = claim_;
+    const uint32_t batches = ahead->status.ok() ? ahead->split.batches : at.batch + 1;
+    if (at.batch >= batches) return DropSplit();  // It has no row for us.
     if (free_.empty()) free_.push_back(std::make_unique<Item>());
     Item* item = free_.back().get();
     queue_.push_back(std::move(free_.back()));
     free_.pop_back();
     ++claim_.batch;
     item->after = claim_;
-    if (claim_.batch == BatchesOf(at.ordinal)) {
+    if (claim_.batch == batches) {
       item->after = {pass_, at.ordinal + 1, 0};
-      rows_held_ -= SplitAt(at.ordinal).rows;
-      loaded_.pop_front();
-      NextSplit();
+      DropSplit();
     }
     changed_.SignalAll();  // There may be more to take, or room to load.
     mu_.Unlock();
     const absl::Time start = absl::Now();
-    item->status = split->status.ok() ? Compile(*split, at, item) : split->status;
-    split = nullptr;
+    item->status = ahead->status.ok() ? Compile(ahead->split, at, item) : ahead->status;
+    ahead = nullptr;
     const double seconds = absl::ToDoubleSeconds(absl::Now() - start);
     mu_.Lock();
     times_.compile += seconds;
@@ -209,11 +199,22 @@ class Reader : public BatchReader {
     changed_.SignalAll();
   }
 
+  void DropSplit() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    rows_held_ -= SplitAt(claim_.ordinal).rows;
+    loaded_.pop_front();
+    NextSplit();
+    changed_.SignalAll();
+  }
+
   absl::Status Compile(const LoadedSplit& split, const ReaderPosition& at, Item* item) const {
     const Split& of = source_->splits()[split.split];
     const auto [begin, end] = split.RowsOf(at.batch, options_.batch_rows);
     item->rows_seen = end - begin;
     item->batch.rows = 0;
+    if (at.batch == 0) {
+      item->bad = split.unfit;
+      item->rows_seen += static_cast<int64_t>(split.unfit.size());
+    }
     if (begin == end) return absl::OkStatus();  // One request fills several batches' share.
     std::vector<int64_t> rows(end - begin);
     std::iota(rows.begin(), rows.end(), begin);
@@ -222,20 +223,11 @@ class Reader : public BatchReader {
         Annotate(compiler_->Compile(split.columns, rows, options_.with_labels, &item->batch, &bad),
                  of.Place()));
     item->batch.name = {options_.job, pass_, split.split, at.batch};
-    for (BadRow& row : bad) item->bad.push_back(Quarantined(of, split, std::move(row)));
-    return absl::OkStatus();
-  }
-
-  static QuarantinedRow Quarantined(const Split& of, const LoadedSplit& split, BadRow bad) {
-    QuarantinedRow out{
-        of.file, of.row_group, split.FileRow(bad.row), std::move(bad.column), std::move(bad.reason),
-        {}};
-    for (const Column& column : split.columns.columns) {
-      out.values.emplace_back();
-      const int64_t at = split.columns.EntryOf(column, bad.row);
-      if (!column.IsNull(at)) out.values.back() = ValueText(column, at);
+    for (BadRow& row : bad) {
+      item->bad.push_back(
+          split.Quarantined(of, row.row, std::move(row.column), std::move(row.reason)));
     }
-    return out;
+    return absl::OkStatus();
   }
 
   bool CanLoad() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
@@ -246,35 +238,19 @@ class Reader : public BatchReader {
   }
 
   void LoadOne() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    auto split = std::make_shared<LoadedSplit>();
-    split->split = order_[load_];
+    auto ahead = std::make_shared<Ahead>();
+    ahead->split.split = order_[load_];
     rows_held_ += SplitAt(load_).rows;
     load_ = OwnOrdinal(load_ + 1);
-    loaded_.push_back(split);
+    loaded_.push_back(ahead);
     mu_.Unlock();
     const absl::Time start = absl::Now();
-    split->status = Load(split.get());
+    ahead->status = LoadSplit(*source_, compiler_->features(), load_options_, &ahead->split);
     const double seconds = absl::ToDoubleSeconds(absl::Now() - start);
     mu_.Lock();
     times_.read += seconds;
-    split->ready = true;
+    ahead->ready = true;
     changed_.SignalAll();
-  }
-
-  absl::Status Load(LoadedSplit* split) const {
-    ASSIGN_OR_RETURN(split->columns, source_->Read(static_cast<int>(split->split), columns_));
-    ColumnBatch& columns = split->columns;
-    const int64_t file_rows = columns.rows;
-    RETURN_IF_ERROR(Annotate(FormRequests(compiler_->features(), &columns),
-                             source_->splits()[split->split].file));
-    split->nested =
-        !columns.flat() && columns.requests == file_rows && compiler_->features().request().empty();
-    if (!columns.flat()) split->file_starts = RequestStarts(columns);
-    split->order = RowOrder(columns.flat() ? columns.rows : columns.requests, options_.shuffle,
-                            options_.seed, pass_, split->split);
-    if (options_.shuffle) Reorder(split->order, &columns);
-    if (!columns.flat()) split->starts = RequestStarts(columns);
-    return absl::OkStatus();
   }
 
   // ---- The consumer's thread ----
@@ -308,8 +284,8 @@ class Reader : public BatchReader {
   const FeatureCompiler* const compiler_;
   const BatchReaderOptions options_;
   const uint32_t pass_;
-  const std::vector<std::string> columns_;  // That are read.
-  const std::vector<uint32_t> order_;       // Splits by ordinal.
+  const LoadOptions load_options_;
+  const std::vector<uint32_t> order_;  // Splits by ordinal.
 
   mutable absl::Mutex mu_;
   absl::CondVar changed_;
@@ -322,7 +298,7 @@ class Reader : public BatchReader {
   int64_t bad_count_ ABSL_GUARDED_BY(mu_) = 0;
   Times times_ ABSL_GUARDED_BY(mu_);
   // Splits from claim_.ordinal on, in order; a batch under way holds its own on.
-  std::deque<std::shared_ptr<LoadedSplit>> loaded_ ABSL_GUARDED_BY(mu_);
+  std::deque<std::shared_ptr<Ahead>> loaded_ ABSL_GUARDED_BY(mu_);
   std::deque<std::unique_ptr<Item>> queue_ ABSL_GUARDED_BY(mu_);
   std::vector<std::unique_ptr<Item>> free_ ABSL_GUARDED_BY(mu_);
 

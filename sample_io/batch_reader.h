@@ -1,8 +1,8 @@
 // BatchReader: the batches of one pass, in order, read and compiled ahead by
 // background threads into a bounded queue.
 //
-// The order of splits and of rows inside a split is a function of (seed, pass)
-// alone. A batch holds rows of one split; the last of a split may be short.
+// The order of splits, the sample of a split's rows and their order are functions of
+// (seed, pass) alone. A batch holds rows of one split; the last of a split may be short.
 // A split's bad rows do not move rows between batches.
 #pragma once
 
@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "sample_io/batch.h"
+#include "sample_io/data.pb.h"
 #include "sample_io/feature_compiler.h"
 #include "sample_io/source.h"
 
@@ -35,6 +36,7 @@ struct BatchReaderOptions {
   int threads = 1;    // That read and compile; order does not depend on it.
   int queue_max = 4;  // Batches read ahead of the consumer.
   bool with_labels = true;
+  SampleOptions sample;  // Which rows of a split are taken, and how often; default: all, once.
   // This reader takes the splits whose ordinal is `shard` modulo `shards`.
   uint32_t shard = 0;
   uint32_t shards = 1;

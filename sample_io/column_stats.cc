@@ -52,19 +52,24 @@ class Pass {
     }
     return std::move(result_);
   }
+  int64_t rows() const { return rows_; }
 
  private:
   struct Part {
     absl::Status status;
     std::vector<ColumnStats> stats;
+    int64_t rows = 0;
   };
 
   // Parts go split by split, a split's blocks in order.
   absl::Status RunWave(size_t begin, size_t end) {
     std::vector<Part> parts(end - begin);
     pool_.ParallelFor(static_cast<int>(parts.size()),
-                      [&](int i) { parts[i].status = ReadPart(begin + i, &parts[i].stats); });
-    for (const Part& part : parts) RETURN_IF_ERROR(part.status);
+                      [&](int i) { parts[i].status = ReadPart(begin + i, &parts[i]); });
+    for (size_t i = 0; i < parts.size(); ++i) {
+      RETURN_IF_ERROR(parts[i].status);
+      if ((begin + i) % blocks_ == 0) rows_ += parts[i].rows;
+    }
     pool_.ParallelFor(static_cast<int>(blocks_), [&](int block) {
       for (size_t i = 0; i < parts.size(); ++i) {
         if ((begin + i) % blocks_ != static_cast<size_t>(block)) continue;
@@ -76,16 +81,17 @@ class Pass {
     return absl::OkStatus();
   }
 
-  absl::Status ReadPart(size_t part, std::vector<ColumnStats>* stats) {
+  absl::Status ReadPart(size_t part, Part* out) {
     const size_t begin = part % blocks_ * kBlockColumns;
     const size_t end = std::min(columns_.size(), begin + kBlockColumns);
     const int split = static_cast<int>(part / blocks_);
     std::vector<std::string> names;
     for (size_t c = begin; c < end; ++c) names.push_back(columns_[c].name);
     ASSIGN_OR_RETURN(ColumnBatch batch, source_.Read(split, names));
+    out->rows = batch.rows;
     for (size_t c = begin; c < end; ++c) {
-      stats->push_back(ColumnStats::Of(columns_[c]));
-      stats->back().Add(batch.columns[c - begin], split);
+      out->stats.push_back(ColumnStats::Of(columns_[c]));
+      if (batch.rows > 0) out->stats.back().Add(batch.columns[c - begin], split);
     }
     return absl::OkStatus();
   }
@@ -95,6 +101,7 @@ class Pass {
   const std::vector<ColumnSchema> columns_;
   size_t blocks_ = 0;
   std::vector<ColumnStats> result_;
+  int64_t rows_ = 0;
 };
 
 }  // namespace
@@ -225,9 +232,10 @@ absl::StatusOr<DataStats> ReadDataStats(const SampleSource& source,
   for (const Split& split : source.splits()) files.insert(split.file);
   stats.files = static_cast<int64_t>(files.size());
   stats.splits = static_cast<int64_t>(source.splits().size());
-  stats.rows = source.rows();
-  ASSIGN_OR_RETURN(stats.columns,
-                   Pass(source, columns.empty() ? source.schema() : asked, threads).Run());
+  Pass pass(source, columns.empty() ? source.schema() : asked, threads);
+  ASSIGN_OR_RETURN(stats.columns, pass.Run());
+  stats.rows = pass.rows();
+  stats.counts = source.counts();
   return stats;
 }
 

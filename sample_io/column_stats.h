@@ -58,7 +58,8 @@ struct ColumnStats {
 };
 
 struct DataStats {
-  int64_t files = 0, splits = 0, rows = 0;
+  int64_t files = 0, splits = 0, rows = 0;  // Rows that match the source's predicate.
+  SourceCounts counts;  // Of the source, once all was read; some columns' rows several times.
   std::vector<ColumnStats> columns;  // In the order asked for.
 
   const ColumnStats* Find(absl::string_view name) const;  // Null if there is none.

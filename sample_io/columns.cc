@@ -53,6 +53,20 @@ void PickRows(const std::vector<int64_t>& rows, Column* column) {
   column->items = std::move(items);
 }
 
+void PickFileRows(const std::vector<int64_t>& rows, Column* column) {
+  if (column->outer_offsets.empty()) return PickRows(rows, column);
+  std::vector<int64_t> inner;
+  std::vector<int32_t> offsets = {0};
+  for (int64_t row : rows) {
+    for (int64_t i = column->outer_offsets[row]; i < column->outer_offsets[row + 1]; ++i) {
+      inner.push_back(i);
+    }
+    offsets.push_back(static_cast<int32_t>(inner.size()));
+  }
+  PickRows(inner, column);
+  column->outer_offsets = std::move(offsets);
+}
+
 namespace {
 
 // The rows of the requests of `order`; sets the new request_of_row.

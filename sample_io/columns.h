@@ -67,6 +67,8 @@ struct ColumnBatch {
   int64_t requests = 0;                  // 0: the flat form.
   std::vector<uint32_t> request_of_row;  // (rows); empty in the flat form.
   std::vector<Column> columns;
+  // As it was read under a predicate: row i was this row of the part; empty: row i.
+  std::vector<int64_t> part_rows;
 
   bool flat() const { return requests == 0; }
   // Where in `column` the value of `row` stands.
@@ -80,6 +82,10 @@ struct ColumnBatch {
 
 // Row i of the result is row rows[i] of before; a row may be taken several times, or not at all.
 void PickRows(const std::vector<int64_t>& rows, Column* column);
+
+// As PickRows for a column as it was read: `rows` are those of the file, even of
+// a column that has several of its own in each.
+void PickFileRows(const std::vector<int64_t>& rows, Column* column);
 
 // Puts the rows, or in a batch of requests these with all their rows, into
 // `order`: row (request) i of the result is order[i] of before.

@@ -19,6 +19,7 @@
 #include "sample_io/arrow_reading.h"
 #include "sample_io/data_path.h"
 #include "sample_io/parquet_flat.h"
+#include "sample_io/parquet_bounds.h"
 #include "sample_io/sample_file.h"
 
 namespace starling {
@@ -120,6 +121,13 @@ class ParquetFile : public SampleFile {
   const std::vector<Field>& fields() const override { return fields_; }
   const std::vector<int64_t>& part_rows() const override { return part_rows_; }
   absl::string_view part_name() const override { return "row group"; }
+  ValueBounds BoundsOf(int part, const std::string& column) const override {
+    using Bounds = arrow::Result<ValueBounds>;
+    return GuardedCall<Bounds, arrow::Status>([&]() -> Bounds {
+             return ParquetBounds(*footer_, part, FieldNamed(fields_, column));
+           })
+        .ValueOr(ValueBounds());
+  }
   // A parsed footer takes several times its bytes in the file.
   int64_t index_bytes() const override { return footer_ ? 4 * int64_t{footer_->size()} : 0; }
   void DropIndex() override { footer_ = nullptr; }

@@ -27,11 +27,19 @@ inline std::vector<uint32_t> SplitOrder(size_t splits, bool shuffle, uint64_t se
   return order;
 }
 
+// What the order of a split's rows, and the sample of them, are drawn from.
+inline uint64_t RowKey(uint64_t seed, uint32_t pass, uint32_t split) {
+  return RandomBits(RandomBits(seed, pass), uint64_t{split} + 1);
+}
+inline uint64_t SampleKey(uint64_t seed, uint32_t pass, uint32_t split) {
+  return RandomBits(RowKey(seed, pass, split), 1);
+}
+
 inline std::vector<int64_t> RowOrder(int64_t rows, bool shuffle, uint64_t seed, uint32_t pass,
                                      uint32_t split) {
   std::vector<int64_t> order(rows);
   std::iota(order.begin(), order.end(), 0);
-  if (shuffle) Shuffle(RandomBits(RandomBits(seed, pass), uint64_t{split} + 1), &order);
+  if (shuffle) Shuffle(RowKey(seed, pass, split), &order);
   return order;
 }
 

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "sample_io/columns.h"
+#include "sample_io/predicate.h"
 
 namespace starling {
 
@@ -28,11 +29,14 @@ class SampleFile {
   struct Field {
     std::string name;
     std::string type;    // As Arrow prints it.
-    std::string family;  // Types that read alike: plain, large and dictionary are one.
-    bool null = false;   // Of Arrow's type `null`: every value is null.
+    std::string family;  // Types that read alike: plain, large and dictionary are one,
+    std::string
+        width;  // and so are numbers of any width and times of any unit, told apart by this.
+    bool null = false;  // Of Arrow's type `null`: every value is null.
     // A member of a struct: the top column, and the members' names below it.
     std::string top;
     std::vector<std::string> members;
+    bool in_list = false;  // One of these is a list of structs.
   };
 
   // The format follows from the name: .arrow, .feather and .arrows are Arrow
@@ -47,6 +51,9 @@ class SampleFile {
   // A part is what the format can find without reading what comes before it.
   virtual const std::vector<int64_t>& part_rows() const = 0;
   virtual absl::string_view part_name() const = 0;  // "row group"
+  // What the file itself tells of a column's values; nothing, in most formats.
+  // REQUIRES: the index was not dropped.
+  virtual ValueBounds BoundsOf(int /*part*/, const std::string& /*column*/) const { return {}; }
   // Bytes of what is kept in memory for Read, near enough, until dropped.
   virtual int64_t index_bytes() const { return 0; }
   virtual void DropIndex() {}

@@ -1,19 +1,19 @@
 #include "sample_io/source.h"
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <utility>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "base/hash.h"
 #include "base/status.h"
 #include "base/thread_pool.h"
 #include "sample_io/data_path.h"
 #include "sample_io/file_list.h"
+#include "sample_io/merged_schema.h"
+#include "sample_io/path_keys.h"
 #include "sample_io/sample_file.h"
 
 namespace starling {
@@ -21,92 +21,139 @@ namespace {
 
 constexpr int kOpenThreads = 8;
 constexpr int64_t kIndexBytesMax = 256 << 20;  // Footers beyond are parsed anew by each Read.
-constexpr absl::string_view kHiveNull = "__HIVE_DEFAULT_PARTITION__";
 
 struct File {
   std::unique_ptr<SampleFile> data;
-  std::map<std::string, std::string> keys;  // Of the path.
+  size_t path = 0;                 // Its place in the list of all.
+  std::vector<uint8_t> may_match;  // By part.
 };
-
-bool AllDigits(const std::string& text) {
-  int64_t ignored;
-  return !text.empty() && std::all_of(text.begin(), text.end(), absl::ascii_isdigit) &&
-         absl::SimpleAtoi(text, &ignored);
-}
-
-// A path's key as a column: one value, repeated.
-Column KeyColumn(const std::string& name, const std::string& value, bool is_int, int64_t rows) {
-  Column column;
-  column.name = name;
-  column.rows = rows;
-  column.type = is_int ? ColumnType::kInt64 : ColumnType::kString;
-  if (value == kHiveNull) column.valid.assign(rows, 0);
-  int64_t number = 0;
-  if (is_int && value != kHiveNull && !absl::SimpleAtoi(value, &number)) number = 0;
-  if (is_int) column.ints.assign(rows, number);
-  if (!is_int) {
-    auto text = std::make_shared<const std::string>(value);
-    column.strings.assign(rows, *text);
-    column.owner = text;
-  }
-  return column;
-}
 
 class FileSource : public SampleSource {
  public:
-  absl::Status Init(const std::vector<std::string>& patterns) {
+  absl::Status Init(const std::vector<std::string>& patterns, const SourceOptions& options) {
+    if (!options.where.empty()) {
+      auto where = Predicate::Parse(options.where);
+      if (!where.ok()) return Annotate(where.status(), "where");
+      where_ = *std::move(where);
+    }
     ASSIGN_OR_RETURN(std::vector<std::string> paths, ListFiles(patterns));
+    ASSIGN_OR_RETURN(std::unique_ptr<SampleFile> first, SampleFile::Open(paths[0]));
+    ASSIGN_OR_RETURN(keys_, PathKeys::Create(paths, first->fields()));
+    PickFiles(paths.size());
     RETURN_IF_ERROR(OpenFiles(paths));
-    RETURN_IF_ERROR(MergeSchemas());
-    RETURN_IF_ERROR(MergeKeys());
+    if (!files_.empty()) RETURN_IF_ERROR(Merge());
+    if (where_ && !files_.empty()) RETURN_IF_ERROR(Annotate(where_->Bind(schema_), "where"));
     ListSplits();
-    if (rows_ > 0) return absl::OkStatus();
-    return absl::FailedPreconditionError(absl::StrCat(
-        absl::StrJoin(patterns, ", "), ": no rows: all ", paths.size(),
-        " file(s), the first of them ", paths[0], ", are without any; check what writes them"));
+    if (where_) fingerprint_ = HashBytes(options.where, fingerprint_);
+    return rows_ > 0 ? absl::OkStatus() : NoRows(patterns, paths);
   }
 
   const std::vector<Split>& splits() const override { return splits_; }
   const std::vector<ColumnSchema>& schema() const override { return schema_; }
+  const std::vector<SchemaNote>& notes() const override { return notes_; }
   int64_t rows() const override { return rows_; }
   uint64_t fingerprint() const override { return fingerprint_; }
+  SourceCounts counts() const override {
+    SourceCounts counts = counts_;
+    counts.splits_without_match = splits_without_match_;
+    counts.rows_read = rows_read_;
+    counts.rows_matched = rows_matched_;
+    return counts;
+  }
 
   absl::StatusOr<ColumnBatch> Read(int split,
                                    const std::vector<std::string>& columns) const override {
     const Split& of = splits_[split];
+    rows_read_ += of.rows;
+    if (!where_) {
+      rows_matched_ += of.rows;
+      return ReadAll(split, columns);
+    }
+    ASSIGN_OR_RETURN(ColumnBatch judged, ReadAll(split, where_->columns()));
+    RETURN_IF_ERROR(CheckKnown(columns, of.file));
+    ColumnBatch batch;
+    batch.part_rows = where_->Matching(judged.columns, of.rows);
+    batch.rows = static_cast<int64_t>(batch.part_rows.size());
+    rows_matched_ += batch.rows;
+    if (batch.rows == 0) return Empty(columns);
+    if (batch.rows == of.rows) batch.part_rows.clear();
+    std::vector<std::string> others;
+    for (const std::string& name : columns) {
+      if (judged.Find(name) == nullptr) others.push_back(name);
+    }
+    ASSIGN_OR_RETURN(ColumnBatch rest, ReadAll(split, others));
+    auto next = rest.columns.begin();
+    for (const std::string& name : columns) {
+      const Column* known = judged.Find(name);
+      batch.columns.push_back(known != nullptr ? *known : std::move(*next++));
+      if (!batch.part_rows.empty()) PickFileRows(batch.part_rows, &batch.columns.back());
+    }
+    return batch;
+  }
+
+ private:
+  // All rows of a split.
+  absl::StatusOr<ColumnBatch> ReadAll(int split, const std::vector<std::string>& columns) const {
+    const Split& of = splits_[split];
     const File& file = files_[file_of_split_[split]];
+    RETURN_IF_ERROR(CheckKnown(columns, of.file));
     std::vector<std::string> stored;
     for (const std::string& name : columns) {
-      if (key_is_int_.contains(name)) continue;
-      RETURN_IF_ERROR(Annotate(CheckKnown(name), of.file));
-      stored.push_back(name);
+      if (!keys_.contains(name)) stored.push_back(name);
     }
     ASSIGN_OR_RETURN(std::vector<Column> read, file.data->Read({of.row_group, 0, of.rows}, stored));
     ColumnBatch batch;
     batch.rows = of.rows;
     auto next = read.begin();
     for (const std::string& name : columns) {
-      auto key = key_is_int_.find(name);
-      batch.columns.push_back(key == key_is_int_.end()
-                                  ? std::move(*next++)
-                                  : KeyColumn(name, file.keys.at(name), key->second, of.rows));
+      batch.columns.push_back(keys_.contains(name) ? keys_.ColumnOf(file.path, name, of.rows)
+                                                   : std::move(*next++));
     }
     return batch;
   }
 
- private:
+  // No row matches: columns of no value, for which nothing was read.
+  ColumnBatch Empty(const std::vector<std::string>& columns) const {
+    ++splits_without_match_;
+    ColumnBatch batch;
+    for (const std::string& name : columns) batch.columns.emplace_back().name = name;
+    return batch;
+  }
+
+  // Lists the files that may hold a row, judged by their paths alone.
+  void PickFiles(size_t paths) {
+    for (size_t i = 0; i < paths; ++i) {
+      if (where_ && !where_->MayMatch(BoundsOf(i, nullptr, 0))) {
+        ++counts_.files_passed_over;
+      } else {
+        files_.push_back({nullptr, i, {}});
+      }
+    }
+  }
+
+  // What is known of the predicate's columns in a part of a file; of its keys, without `data`.
+  std::vector<ValueBounds> BoundsOf(size_t path, const SampleFile* data, int part) const {
+    std::vector<ValueBounds> bounds;
+    for (const std::string& name : where_->columns()) {
+      if (keys_.contains(name)) {
+        bounds.push_back(ValueBounds::Exactly(keys_.ColumnOf(path, name, 1)));
+      } else {
+        bounds.push_back(data != nullptr ? data->BoundsOf(part, name) : ValueBounds());
+      }
+    }
+    return bounds;
+  }
+
   absl::Status OpenFiles(const std::vector<std::string>& paths) {
-    files_.resize(paths.size());
-    std::vector<absl::Status> statuses(paths.size());
-    ThreadPool pool(std::min<int>(kOpenThreads, static_cast<int>(paths.size())));
-    pool.ParallelFor(static_cast<int>(paths.size()), [&](int i) {
-      auto opened = SampleFile::Open(paths[i]);
-      statuses[i] = opened.status();
+    std::vector<absl::Status> statuses(files_.size());
+    ThreadPool pool(std::clamp<int>(static_cast<int>(files_.size()), 1, kOpenThreads));
+    pool.ParallelFor(static_cast<int>(files_.size()), [&](int i) {
+      auto opened = SampleFile::Open(paths[files_[i].path]);
       if (opened.ok()) files_[i].data = *std::move(opened);
-      for (auto& [key, value] : HiveKeys(paths[i])) files_[i].keys[key] = value;
+      statuses[i] = opened.ok() ? JudgeParts(&files_[i]) : opened.status();
     });
     int64_t index_bytes = 0;
-    for (size_t i = 0; i < paths.size(); ++i) {
+    for (size_t i = 0; i < files_.size(); ++i) {
       RETURN_IF_ERROR(statuses[i]);
       index_bytes += files_[i].data->index_bytes();
       if (index_bytes > kIndexBytesMax) files_[i].data->DropIndex();
@@ -114,73 +161,38 @@ class FileSource : public SampleSource {
     return absl::OkStatus();
   }
 
-  // Every file must hold the first one's columns, by name, in any order. A file
-  // whose values of a column are all null may not know the column's type.
-  absl::Status MergeSchemas() {
-    const SampleFile& first = *files_[0].data;
-    std::map<std::string, const SampleFile*> typed_by;
-    std::map<std::string, SampleFile::Field> merged;
-    for (const auto& field : first.fields()) merged[field.name] = field;
-    for (const auto& field : first.fields()) typed_by[field.name] = &first;
-    for (const File& file : files_) {
-      const SampleFile& data = *file.data;
-      RETURN_IF_ERROR(CheckNames(first, data));
-      for (const auto& field : data.fields()) {
-        SampleFile::Field& known = merged[field.name];
-        if (known.null && !field.null) {
-          known = field;
-          typed_by[field.name] = &data;
-        }
-        if (field.null || field.family == known.family) continue;
-        return absl::FailedPreconditionError(
-            absl::StrCat(data.path(), ": column ", field.name, " is ", field.type, ", but ",
-                         known.type, " in ", typed_by[field.name]->path(),
-                         "; write the files with one schema, or train on those that share one"));
-      }
-    }
-    for (const auto& field : first.fields()) {
-      schema_.push_back({field.name, merged[field.name].type});
+  // Which parts may hold a row, while the file's index is there.
+  absl::Status JudgeParts(File* file) const {
+    const SampleFile& data = *file->data;
+    file->may_match.assign(data.part_rows().size(), 1);
+    if (!where_) return absl::OkStatus();
+    std::vector<ColumnSchema> schema;
+    for (const auto& field : data.fields())
+      schema.push_back({field.name, field.type, field.in_list});
+    AddKeys(&schema);
+    Predicate where = *where_;
+    RETURN_IF_ERROR(Annotate(where.Bind(schema), absl::StrCat("where: ", data.path())));
+    for (size_t part = 0; part < data.part_rows().size(); ++part) {
+      file->may_match[part] =
+          where.MayMatch(BoundsOf(file->path, &data, static_cast<int>(part))) ? 1 : 0;
     }
     return absl::OkStatus();
   }
 
-  static absl::Status CheckNames(const SampleFile& first, const SampleFile& file) {
-    auto missing = [](const SampleFile& from, const SampleFile& in) -> absl::Status {
-      for (const auto& field : from.fields()) {
-        bool found = std::any_of(in.fields().begin(), in.fields().end(),
-                                 [&](const auto& other) { return other.name == field.name; });
-        if (found) continue;
-        return absl::FailedPreconditionError(absl::StrCat(
-            in.path(), ": column ", field.name, " (", field.type, ") is missing, but ", from.path(),
-            " has it; write the files with one schema, or train on those that share one"));
-      }
-      return absl::OkStatus();
-    };
-    RETURN_IF_ERROR(missing(first, file));
-    return missing(file, first);
+  absl::Status Merge() {
+    std::vector<const SampleFile*> files;
+    for (const File& file : files_) files.push_back(file.data.get());
+    ASSIGN_OR_RETURN(MergedSchema merged, MergeSchemas(files));
+    schema_ = std::move(merged.columns);
+    notes_ = std::move(merged.notes);
+    AddKeys(&schema_);
+    return absl::OkStatus();
   }
 
-  // Keys of paths become columns, unless the files hold a column of the name.
-  absl::Status MergeKeys() {
-    for (const auto& [key, value] : files_[0].keys) {
-      bool stored = std::any_of(schema_.begin(), schema_.end(),
-                                [&k = key](const ColumnSchema& c) { return c.name == k; });
-      if (!stored) key_is_int_[key] = true;
+  void AddKeys(std::vector<ColumnSchema>* schema) const {
+    for (const auto& [key, is_int] : keys_.is_int()) {
+      schema->push_back({key, is_int ? "int64" : "string"});
     }
-    for (const File& file : files_) {
-      for (auto& [key, is_int] : key_is_int_) {
-        auto found = file.keys.find(key);
-        if (found == file.keys.end()) {
-          return absl::FailedPreconditionError(
-              absl::StrCat(file.data->path(), ": its path has no ", key, "=…, but that of ",
-                           files_[0].data->path(), " has; name directories partitioned alike"));
-        }
-        is_int = is_int && (found->second == kHiveNull || AllDigits(found->second));
-      }
-    }
-    for (const auto& [key, is_int] : key_is_int_)
-      schema_.push_back({key, is_int ? "int64" : "string"});
-    return absl::OkStatus();
   }
 
   void ListSplits() {
@@ -190,6 +202,10 @@ class FileSource : public SampleSource {
       for (size_t g = 0; g < data.part_rows().size(); ++g) {
         int64_t rows = data.part_rows()[g];
         if (rows == 0) continue;
+        if (!files_[f].may_match[g]) {
+          ++counts_.splits_passed_over;
+          continue;
+        }
         splits_.push_back({data.path(), static_cast<int>(g), rows, data.part_name()});
         file_of_split_.push_back(f);
         rows_ += rows;
@@ -198,24 +214,47 @@ class FileSource : public SampleSource {
     }
   }
 
-  absl::Status CheckKnown(const std::string& name) const {
-    for (const ColumnSchema& column : schema_) {
-      if (column.name == name) return absl::OkStatus();
+  absl::Status NoRows(const std::vector<std::string>& patterns,
+                      const std::vector<std::string>& paths) const {
+    const std::string all = absl::StrJoin(patterns, ", ");
+    if (counts_.files_passed_over + counts_.splits_passed_over > 0) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(all, ": `where` leaves no row: it rules out ", counts_.files_passed_over,
+                       " of ", paths.size(), " file(s) by their path and ",
+                       counts_.splits_passed_over, " parts of the others by their statistics"));
     }
-    std::vector<std::string> names;
-    for (const ColumnSchema& column : schema_) names.push_back(column.name);
-    return absl::FailedPreconditionError(
-        absl::StrCat("no column ", name, "; the data has ", absl::StrJoin(names, ", ")));
+    return absl::FailedPreconditionError(absl::StrCat(all, ": no rows: all ", paths.size(),
+                                                      " file(s), the first of them ", paths[0],
+                                                      ", are without any; check what writes them"));
+  }
+
+  absl::Status CheckKnown(const std::vector<std::string>& names, const std::string& file) const {
+    for (const std::string& name : names) {
+      auto is_it = [&](const auto& column) { return column.name == name; };
+      if (std::any_of(schema_.begin(), schema_.end(), is_it)) continue;
+      for (const SchemaNote& note : notes_) {
+        if (note.column == name) return absl::FailedPreconditionError(note.text);
+      }
+      std::vector<std::string> known;
+      for (const ColumnSchema& column : schema_) known.push_back(column.name);
+      return absl::FailedPreconditionError(
+          absl::StrCat(file, ": no column ", name, "; the data has ", absl::StrJoin(known, ", ")));
+    }
+    return absl::OkStatus();
   }
 
   // Constant after Init.
+  std::optional<Predicate> where_;
+  PathKeys keys_;
   std::vector<File> files_;
   std::vector<ColumnSchema> schema_;
-  std::map<std::string, bool> key_is_int_;  // Columns made from paths.
+  std::vector<SchemaNote> notes_;
   std::vector<Split> splits_;
   std::vector<size_t> file_of_split_;
   int64_t rows_ = 0;
   uint64_t fingerprint_ = 0;
+  SourceCounts counts_;  // But for these:
+  mutable std::atomic<int64_t> splits_without_match_ = 0, rows_read_ = 0, rows_matched_ = 0;
 };
 
 }  // namespace
@@ -223,9 +262,9 @@ class FileSource : public SampleSource {
 std::string Split::Place() const { return absl::StrCat(file, ": ", part_name, " ", row_group); }
 
 absl::StatusOr<std::unique_ptr<SampleSource>> SampleSource::Open(
-    const std::vector<std::string>& patterns) {
+    const std::vector<std::string>& patterns, const SourceOptions& options) {
   auto source = std::make_unique<FileSource>();
-  RETURN_IF_ERROR(source->Init(patterns));
+  RETURN_IF_ERROR(source->Init(patterns, options));
   return source;
 }
 

@@ -33,26 +33,50 @@ struct Split {
 
 struct ColumnSchema {
   std::string name;
-  std::string type;  // As Arrow prints it: "int64", "list<item: string>".
+  std::string type;      // As Arrow prints it: "int64", "list<item: string>".
+  bool in_list = false;  // A member of a list of structs: a row of the file has several.
+};
+
+// What differs between the files in a column, in words for a person.
+struct SchemaNote {
+  std::string column;
+  std::string text;
+};
+
+// How much the predicate spared.
+struct SourceCounts {
+  int64_t files_passed_over = 0;     // By their paths' keys: never opened.
+  int64_t splits_passed_over = 0;    // Of opened files, by their statistics: never read.
+  int64_t splits_without_match = 0;  // Of those read so far: only the predicate's columns were.
+  int64_t rows_read = 0, rows_matched = 0;  // So far, by Read.
+};
+
+struct SourceOptions {
+  std::string where;  // Rows to read (predicate.h); "": all.
 };
 
 class SampleSource {
  public:
   // `patterns` as ListFiles takes them (file_list.h). FailedPrecondition (exit
   // 3), naming file or pattern, if there is no file, no row, or a file that is
-  // not whole, or if the files' schemas differ.
+  // not whole, or if a column has another type in another file (merged_schema.h).
+  // InvalidArgument, starting with "where: ", for a predicate that does not fit.
   static absl::StatusOr<std::unique_ptr<SampleSource>> Open(
-      const std::vector<std::string>& patterns);
+      const std::vector<std::string>& patterns, const SourceOptions& options = {});
   virtual ~SampleSource() = default;
 
   virtual const std::vector<Split>& splits() const = 0;
   virtual const std::vector<ColumnSchema>& schema() const = 0;  // Hive keys included, last.
+  virtual const std::vector<SchemaNote>& notes() const = 0;     // None if the files are alike.
+  // Of all splits. With a predicate, those that match are not known before
+  // they are read; splits that cannot hold one are not in the list.
   virtual int64_t rows() const = 0;
-  // A hash of the list of splits (file names without directory, row groups,
-  // row counts): a position is valid only for the list it was taken from.
+  virtual SourceCounts counts() const = 0;
+  // A hash of the predicate and the list of splits (file names without directory, row
+  // groups, row counts): a position is valid only for the list it was taken from.
   virtual uint64_t fingerprint() const = 0;
 
-  // Reads `columns` of one split. Errors name file, row group and column.
+  // Reads `columns` of one split, of the rows that match. Errors name file, row group and column.
   virtual absl::StatusOr<ColumnBatch> Read(int split,
                                            const std::vector<std::string>& columns) const = 0;
 };

@@ -156,19 +156,85 @@ TEST(SourceTest, UnreadableFileFails) {
   ExpectError({dir + "/a.parquet"}, {"a.parquet"});
 }
 
-TEST(SourceTest, DifferingSchemasFailNamingFileColumnAndTypes) {
+TEST(SourceTest, AnotherTypeFailsNamingFileColumnAndTypes) {
   const std::string dir = FreshDir();
   WriteParquet(dir + "/a.parquet",
                *MakeTable({{"x", arrow::int64(), "[1]"}, {"y", arrow::utf8(), "[\"s\"]"}}));
-  WriteParquet(dir + "/b.parquet", *IntTable("[1]", "x"));
-  ExpectError({dir}, {"b.parquet", "column y (string) is missing", "a.parquet"});
-  WriteParquet(dir + "/b.parquet", *MakeTable({{"x", arrow::int64(), "[1]"},
-                                               {"y", arrow::utf8(), "[\"s\"]"},
-                                               {"z", arrow::utf8(), "[\"s\"]"}}));
-  ExpectError({dir}, {"a.parquet", "column z (string) is missing", "b.parquet"});
-  WriteParquet(dir + "/b.parquet",
-               *MakeTable({{"y", arrow::int32(), "[1]"}, {"x", arrow::int64(), "[1]"}}));
-  ExpectError({dir}, {"b.parquet", "column y is int32", "string in", "a.parquet", "one schema"});
+  auto expect = [&](const std::shared_ptr<arrow::DataType>& type, const std::string& json,
+                    const std::string& name) {
+    WriteParquet(dir + "/b.parquet",
+                 *MakeTable({{"y", arrow::utf8(), "[\"s\"]"}, {"x", type, json}}));
+    ExpectError({dir}, {"b.parquet", "column x is " + name, "int64 in", "a.parquet",
+                        "one schema"});
+  };
+  expect(arrow::utf8(), "[\"1\"]", "string");
+  expect(arrow::list(arrow::int64()), "[[1]]", "list<");
+  expect(arrow::float64(), "[1.5]", "double");
+  expect(arrow::uint64(), "[1]", "uint64");
+  expect(arrow::timestamp(arrow::TimeUnit::MICRO), "[1]", "timestamp");
+}
+
+// A column that some files lack: the others can be read, it cannot, and both are said.
+TEST(SourceTest, AddedDroppedAndRenamedColumnsAreNotedAndCannotBeRead) {
+  const std::string dir = FreshDir();
+  WriteParquet(dir + "/a.parquet",
+               *MakeTable({{"x", arrow::int64(), "[1]"}, {"y", arrow::utf8(), "[\"s\"]"}}));
+  struct Case {
+    const char* what;
+    std::shared_ptr<arrow::Table> table;
+    std::vector<std::string> notes;  // Columns.
+  };
+  const Case cases[] = {
+      {"dropped", IntTable("[2]", "x"), {"y"}},
+      {"added",
+       MakeTable({{"x", arrow::int64(), "[2]"},
+                  {"y", arrow::utf8(), "[\"s\"]"},
+                  {"z", arrow::int64(), "[1]"}}),
+       {"z"}},
+      {"renamed",
+       MakeTable({{"x", arrow::int64(), "[2]"}, {"y2", arrow::utf8(), "[\"s\"]"}}),
+       {"y", "y2"}}};
+  for (const Case& c : cases) {
+    WriteParquet(dir + "/b.parquet", *c.table);
+    auto source = SampleSource::Open({dir});
+    ASSERT_TRUE(source.ok()) << c.what << source.status();
+    EXPECT_THAT((*source)->Read(1, {"x"})->columns[0].ints, ElementsAre(2)) << c.what;
+    ASSERT_EQ((*source)->notes().size(), c.notes.size()) << c.what;
+    for (size_t i = 0; i < c.notes.size(); ++i) {
+      const SchemaNote& note = (*source)->notes()[i];
+      EXPECT_EQ(note.column, c.notes[i]);
+      EXPECT_THAT(note.text, HasSubstr("column " + c.notes[i] + " ("));
+      EXPECT_THAT(note.text, HasSubstr("missing in " + dir));
+      for (const ColumnSchema& column : (*source)->schema()) EXPECT_NE(column.name, note.column);
+      EXPECT_THAT((*source)->Read(0, {note.column}).status().message(), HasSubstr("missing in"));
+    }
+  }
+}
+
+TEST(SourceTest, WiderNumbersAndOtherUnitsOfTimeReadAlikeWithANote) {
+  const std::string dir = FreshDir();
+  auto table = [](auto number, auto real, auto time, const char* times) {
+    return MakeTable({{"i", number, "[7]"},
+                      {"f", real, "[0.5]"},
+                      {"t", time, times},
+                      {"l", arrow::list(number), "[[7, 8]]"}});
+  };
+  WriteParquet(dir + "/a.parquet", *table(arrow::int32(), arrow::float32(),
+                                          arrow::timestamp(arrow::TimeUnit::MILLI), "[5000]"));
+  WriteParquet(dir + "/b.parquet", *table(arrow::int64(), arrow::float64(),
+                                          arrow::timestamp(arrow::TimeUnit::MICRO), "[5000000]"));
+  auto source = SampleSource::Open({dir});
+  ASSERT_TRUE(source.ok()) << source.status();
+  ASSERT_EQ((*source)->notes().size(), 4u);
+  EXPECT_THAT((*source)->notes()[0].text, HasSubstr("column i is int64 in"));
+  EXPECT_THAT((*source)->notes()[0].text, HasSubstr("but int32 in"));
+  for (int split : {0, 1}) {
+    auto rows = *(*source)->Read(split, {"i", "f", "t", "l"});
+    EXPECT_THAT(rows.columns[0].ints, ElementsAre(7));
+    EXPECT_THAT(rows.columns[1].doubles, ElementsAre(0.5));
+    EXPECT_THAT(rows.columns[2].ints, ElementsAre(5));
+    EXPECT_THAT(rows.columns[3].ints, ElementsAre(7, 8));
+  }
 }
 
 TEST(SourceTest, OrderOfColumnsAndStorageOfStringsMayDiffer) {
@@ -182,6 +248,7 @@ TEST(SourceTest, OrderOfColumnsAndStorageOfStringsMayDiffer) {
                *MakeTable({{"x", arrow::int64(), "[3]"}, {"y", arrow::large_utf8(), "[\"u\"]"}}));
   auto source = SampleSource::Open({dir});
   ASSERT_TRUE(source.ok()) << source.status();
+  EXPECT_TRUE((*source)->notes().empty());
   EXPECT_THAT((*source)->Read(1, {"x", "y"})->columns[1].strings, ElementsAre("t"));
   EXPECT_THAT((*source)->Read(2, {"y", "x"})->columns[0].strings, ElementsAre("u"));
 }

@@ -135,7 +135,10 @@ absl::StatusOr<EvalMetrics> Evaluate(LocalModel* model, const SampleSource& sour
                            [&](const Batch& batch, std::span<const float> scores) {
                              evaluation.Add(scores, batch.labels, batch.groups);
                            }));
-  return evaluation.Compute();
+  EvalMetrics metrics = evaluation.Compute();
+  if (metrics.samples > 0) return metrics;
+  return absl::FailedPreconditionError(
+      "no row was left to evaluate on: all are bad, or passed over by data.where");
 }
 
 }  // namespace starling

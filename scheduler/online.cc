@@ -49,7 +49,8 @@ absl::Status OnlineLearner::Start() {
 
 absl::StatusOr<std::unique_ptr<SampleSource>> OnlineLearner::OpenFile(
     const std::string& path) const {
-  ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> source, SampleSource::Open({path}));
+  ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> source,
+                   SampleSource::Open({path}, {plan_.job.data().where()}));
   RETURN_IF_ERROR(CheckSchema(plan_, map_, *source));
   // Every page is read once before anything is learned: a file counts whole or not at all.
   for (size_t s = 0; s < source->splits().size(); ++s) {
@@ -88,6 +89,8 @@ absl::Status OnlineLearner::Learn(const SampleSource& source, const std::string&
   // The file's name is part of the batches' names: each file is a job of its own.
   reading.job = HashBytes(name, HashBytes(plan_.job.name(), 0));
   reading.batch_rows = plan_.job.data().batch();
+  reading.seed = t.seed();
+  reading.sample = plan_.job.data().sample();
   reading.bad_rows_max = 1.0;  // A daemon goes on; bad rows are kept apart and counted.
   reading.quarantine = JoinPath(t.dir(), absl::StrCat("quarantine/", name));
   ASSIGN_OR_RETURN(std::unique_ptr<BatchReader> reader,

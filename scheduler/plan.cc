@@ -244,6 +244,9 @@ void Planner::FinishFeatures() {
     plan_.features.set_request(data.request());
     fields.push_back({"data.request", data.request(), ColumnUse::kGroup});
   }
+  if (data.sample().has_weight()) {
+    fields.push_back({"data.sample.weight", data.sample().weight(), ColumnUse::kNumber});
+  }
   *plan_.features.mutable_user() = data.user();
   plan_.needs.insert(plan_.needs.begin(), fields.begin(), fields.end());
 }

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/optimizer.h"
 #include "base/status.h"
+#include "sample_io/predicate.h"
 
 namespace starling {
 namespace {
@@ -64,6 +65,11 @@ void CheckData(const DataOptions& data, Checker* c) {
              "user columns are shared by the rows of a request: name its column in data.request");
   c->Require(!data.has_request() || data.user_size() > 0, "data.request",
              "rows of a request share nothing: list the user's columns in data.user");
+  if (data.has_where()) {
+    const absl::Status parsed = Predicate::Parse(data.where()).status();
+    c->Require(parsed.ok(), "data.where", std::string(parsed.message()));
+  }
+  c->Range("data.sample.rate", data.sample().rate(), 1e-9, 16);
 }
 
 void CheckBlock(const FeatureBlock& block, const std::string& path, bool event_time, Checker* c) {

@@ -87,6 +87,9 @@ absl::Status CheckSchema(const Plan& plan, const SourceMap& map, const SampleSou
       if (column.name == need.column) found = &column;
     }
     if (found == nullptr) {
+      for (const SchemaNote& note : source.notes()) {
+        if (note.column == need.column) return map.Error(need.path, note.text);
+      }
       return map.Error(need.path, absl::StrCat("the data has no column \"", need.column, "\"",
                                                DidYouMean(need.column, names)));
     }

@@ -208,6 +208,7 @@ absl::Status Trainer::Impl::RunUntilCut(bool* pass_ended) {
   reading.batch_rows = data.batch();
   reading.shuffle = data.shuffle();
   reading.seed = options().seed();
+  reading.sample = data.sample();
   reading.bad_rows_max = data.bad_rows_max();
   std::string quarantine =
       data.has_quarantine() ? data.quarantine() : JoinPath(options().dir(), "quarantine");
@@ -228,6 +229,11 @@ absl::Status Trainer::Impl::RunUntilCut(bool* pass_ended) {
   summary.read_seconds += times.read;
   summary.compile_seconds += times.compile;
   summary.bad_rows += reader->bad_rows();
+  if (*pass_ended && state.samples() == 0) {
+    return absl::FailedPreconditionError(
+        "no row of data.train was left to train on: all are bad, or passed over by data.where or "
+        "data.sample");
+  }
   return status;
 }
 

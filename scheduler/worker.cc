@@ -63,6 +63,7 @@ absl::StatusOr<WorkerSummary> RunWorker(const Plan& plan, const SampleSource& tr
   reading.batch_rows = plan.job.data().batch();
   reading.shuffle = plan.job.data().shuffle();
   reading.seed = t.seed();
+  reading.sample = plan.job.data().sample();
   reading.bad_rows_max = plan.job.data().bad_rows_max();
   reading.shard = options.worker;
   reading.shards = options.workers;

@@ -23,8 +23,7 @@ absl::Status Run(const VerbCall& call) {
   if (!FLAGS_data.empty()) patterns = absl::StrSplit(FLAGS_data, ',');
   if (patterns.empty())
     return map.Error("data", "`eval` is missing: name the files here or with --data");
-  ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> source, SampleSource::Open(patterns));
-  RETURN_IF_ERROR(CheckSchema(plan, map, *source));
+  ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> source, OpenData(plan, map, patterns));
 
   ASSIGN_OR_RETURN(
       Checkpoint checkpoint,
@@ -48,6 +47,7 @@ absl::Status Run(const VerbCall& call) {
 
   std::vector<std::pair<std::string, std::string>> rows = EvalRows(m);
   rows.push_back({"samples/s", WithCommas(static_cast<int64_t>(rate))});
+  if (plan.job.data().has_where()) rows.push_back({"where", WhereText(source->counts())});
   rows.push_back({"checkpoint", checkpoint.dir});
   PrintTable(rows);
   if (FLAGS_json) {

@@ -7,6 +7,7 @@ DECLARE_string(config);
 DECLARE_bool(json);
 DECLARE_string(out);
 DECLARE_string(data);
+DECLARE_string(where);
 DECLARE_string(checkpoint);
 DECLARE_string(bundle);
 DECLARE_string(port_file);

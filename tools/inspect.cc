@@ -296,7 +296,7 @@ Verb InspectVerb() {
           "Describe a data set, checkpoint, bundle or row file",
           "starling inspect PATH [--verify] [--json]\n"
           "       starling inspect data PATTERN... [--columns A,B] [--against PATTERN] [--json]",
-          {"verify", "against", "columns", "threads", "json"},
+          {"verify", "against", "columns", "where", "threads", "json"},
           RunInspect};
 }
 

@@ -15,6 +15,7 @@
 #include "sample_io/column_stats.h"
 #include "sample_io/drift.h"
 #include "tools/flags.h"
+#include "tools/job.h"
 
 DEFINE_string(against, "", "print the drift from the data to these files, directories or globs");
 DEFINE_string(columns, "", "only these columns, separated by commas");
@@ -32,7 +33,9 @@ std::vector<std::string> ListOf(const std::string& list) {
 }
 
 absl::StatusOr<DataStats> ReadStats(const std::vector<std::string>& patterns) {
-  ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> source, SampleSource::Open(patterns));
+  ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> source,
+                   SampleSource::Open(patterns, {FLAGS_where}));
+  PrintNotes(*source);
   auto stats = ReadDataStats(*source, ListOf(FLAGS_columns), FLAGS_threads);
   // The source's own errors name their file already.
   if (absl::IsNotFound(stats.status())) {
@@ -142,6 +145,10 @@ void PrintStats(const std::vector<std::string>& patterns, const DataStats& stats
   if (FLAGS_json) {
     Json out = {{"kind", "data statistics"}, {"data", patterns},   {"files", stats.files},
                 {"splits", stats.splits},    {"rows", stats.rows}, {"columns", Json::array()}};
+    if (!FLAGS_where.empty()) {
+      out["files_passed_over"] = stats.counts.files_passed_over;
+      out["splits_passed_over"] = stats.counts.splits_passed_over;
+    }
     for (const ColumnStats& column : stats.columns) out["columns"].push_back(StatsJson(column));
     return PrintJson(out);
   }
@@ -231,7 +238,7 @@ absl::Status RunInspectData(const std::vector<std::string>& patterns) {
 }
 
 absl::Status CheckNoDataFlags() {
-  for (const char* name : {"against", "columns", "threads"}) {
+  for (const char* name : {"against", "columns", "where", "threads"}) {
     if (gflags::GetCommandLineFlagInfoOrDie(name).is_default) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("--", name, " belongs to `starling inspect data PATTERN...`"));

@@ -9,7 +9,7 @@
 
 namespace starling {
 
-// Reads --against, --columns, --threads and --json.
+// Reads --against, --columns, --where, --threads and --json.
 absl::Status RunInspectData(const std::vector<std::string>& patterns);
 // InvalidArgument if a flag is set that only `inspect data` knows.
 absl::Status CheckNoDataFlags();

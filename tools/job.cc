@@ -28,12 +28,37 @@ absl::StatusOr<LoadedJob> LoadJob(const VerbCall& call) {
   const DataOptions& data = job.plan.job.data();
   if (data.train().empty())
     return job.map.Error("data", "`train` is missing: which files to train on?");
-  ASSIGN_OR_RETURN(job.train, SampleSource::Open({data.train().begin(), data.train().end()}));
-  RETURN_IF_ERROR(CheckSchema(job.plan, job.map, *job.train));
+  ASSIGN_OR_RETURN(job.train,
+                   OpenData(job.plan, job.map, {data.train().begin(), data.train().end()}));
   if (data.eval().empty()) return job;
-  ASSIGN_OR_RETURN(job.eval, SampleSource::Open({data.eval().begin(), data.eval().end()}));
-  RETURN_IF_ERROR(CheckSchema(job.plan, job.map, *job.eval));
+  ASSIGN_OR_RETURN(job.eval, OpenData(job.plan, job.map, {data.eval().begin(), data.eval().end()}));
   return job;
+}
+
+absl::StatusOr<std::unique_ptr<SampleSource>> OpenData(const Plan& plan, const SourceMap& map,
+                                                       const std::vector<std::string>& patterns) {
+  const DataOptions& data = plan.job.data();
+  auto source = SampleSource::Open(patterns, {data.where()});
+  if (absl::IsInvalidArgument(source.status()) && data.has_where()) {
+    return map.Error("data.where", source.status().message());
+  }
+  RETURN_IF_ERROR(source.status());
+  PrintNotes(**source);
+  RETURN_IF_ERROR(CheckSchema(plan, map, **source));
+  return source;
+}
+
+void PrintNotes(const SampleSource& source) {
+  for (const SchemaNote& note : source.notes()) {
+    std::fprintf(stderr, "note: %s\n", note.text.c_str());
+  }
+}
+
+std::string WhereText(const SourceCounts& counts) {
+  return absl::StrFormat("%s files and %s parts passed over unread; %s of %s rows read match",
+                         WithCommas(counts.files_passed_over),
+                         WithCommas(counts.splits_passed_over), WithCommas(counts.rows_matched),
+                         WithCommas(counts.rows_read));
 }
 
 const std::atomic<bool>* StopRequested() {

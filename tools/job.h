@@ -26,6 +26,14 @@ struct LoadedJob {
 
 // Reads --config with --set, opens the data and checks its schema.
 absl::StatusOr<LoadedJob> LoadJob(const VerbCall& call);
+// Opens data under the job's `where` and checks its schema. Mistakes in the
+// config are told with their line; notes on differing files go to stderr.
+absl::StatusOr<std::unique_ptr<SampleSource>> OpenData(const Plan& plan, const SourceMap& map,
+                                                       const std::vector<std::string>& patterns);
+// Tells on stderr how the files of a set differ, a line a column.
+void PrintNotes(const SampleSource& source);
+// "3 files and 12 parts passed over unread; 1,000 of 5,000 rows read match"
+std::string WhereText(const SourceCounts& counts);
 
 // True once SIGINT or SIGTERM came; installs the handlers on the first call.
 // A second signal ends the process at once.

@@ -109,6 +109,7 @@ absl::Status ScoreAll(const SampleSource& source, const Predictor& predictor,
   auto score = [&](int split) -> absl::StatusOr<ScoredSplit> {
     ScoredSplit out;
     ASSIGN_OR_RETURN(out.columns, source.Read(split, columns));
+    if (out.columns.rows == 0) return out;  // None matches --where.
     RETURN_IF_ERROR(FormRequests({}, &out.columns));
     FlattenRequests(&out.columns);  // A score an impression.
     ASSIGN_OR_RETURN(out.scores, predictor.Predict(out.columns, &out.bad));
@@ -129,14 +130,16 @@ absl::Status ScoreAll(const SampleSource& source, const Predictor& predictor,
     const Split& split = source.splits()[done];
     if (totals->bad == 0 && !scored.bad.empty()) {
       const BadRow& first = scored.bad.front();
-      totals->first_bad = absl::StrCat(split.Place(), ": row ", first.row, ": column ",
-                                       first.column, ": ", first.reason);
+      const std::vector<int64_t>& part_rows = scored.columns.part_rows;
+      const int64_t row = part_rows.empty() ? first.row : part_rows[first.row];
+      totals->first_bad =
+          absl::StrCat(split.Place(), ": row ", row, ": column ", first.column, ": ", first.reason);
     }
     totals->rows += static_cast<int64_t>(scored.scores.size());
     totals->bad += static_cast<int64_t>(
         std::count_if(scored.scores.begin(), scored.scores.end(), [](float s) { return s != s; }));
     RETURN_IF_ERROR(Judge(*totals, done + 1 < splits));
-    RETURN_IF_ERROR(writer->Append(scored.columns, scored.scores));
+    if (!scored.scores.empty()) RETURN_IF_ERROR(writer->Append(scored.columns, scored.scores));
   }
   return absl::OkStatus();
 }
@@ -148,7 +151,9 @@ absl::Status Run(const VerbCall&) {
   ASSIGN_OR_RETURN(std::unique_ptr<Bundle> bundle, Bundle::Load(dir));
   ASSIGN_OR_RETURN(std::unique_ptr<Predictor> predictor, Predictor::Create(std::move(bundle)));
   std::vector<std::string> patterns = absl::StrSplit(FLAGS_data, ',');
-  ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> source, SampleSource::Open(patterns));
+  ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> source,
+                   SampleSource::Open(patterns, {FLAGS_where}));
+  PrintNotes(*source);
   std::vector<std::string> keep = absl::StrSplit(FLAGS_keep, ',', absl::SkipEmpty());
   const BundleSpec& spec = predictor->bundle().spec();
   ASSIGN_OR_RETURN(auto columns, ColumnsToRead(spec.features, keep, *source));
@@ -157,6 +162,9 @@ absl::Status Run(const VerbCall&) {
   absl::Time start = absl::Now();
   Totals totals;
   RETURN_IF_ERROR(ScoreAll(*source, *predictor, columns, writer.get(), &totals));
+  if (totals.rows == 0) {
+    return absl::FailedPreconditionError(absl::StrCat(FLAGS_data, ": no row matches --where"));
+  }
   RETURN_IF_ERROR(writer->Finish());
   double rate =
       static_cast<double>(totals.rows) / std::max(1e-9, absl::ToDoubleSeconds(absl::Now() - start));
@@ -164,6 +172,9 @@ absl::Status Run(const VerbCall&) {
                spec.info.model().c_str(), static_cast<unsigned long long>(spec.info.version()),
                WithCommas(totals.rows).c_str(), WithCommas(totals.bad).c_str(),
                WithCommas(static_cast<int64_t>(rate)).c_str());
+  if (!FLAGS_where.empty()) {
+    std::fprintf(stderr, "where: %s\n", WhereText(source->counts()).c_str());
+  }
   if (totals.bad > 0) std::fprintf(stderr, "first bad row: %s\n", totals.first_bad.c_str());
   if (FLAGS_json) {
     std::printf("{\"rows\": %ld, \"bad_rows\": %ld, \"rows_per_s\": %.1f, \"version\": %llu}\n",
@@ -179,8 +190,8 @@ Verb PredictVerb() {
   return {"predict",
           "Score every row of a data set: row number, kept columns, probability",
           "starling predict --bundle DIR --data PATTERNS --out FILE.parquet|FILE.csv|- "
-          "[--keep C1,C2] [--threads N]",
-          {"bundle", "data", "out", "keep", "threads", "bad_rows_max", "json"},
+          "[--where PREDICATE] [--keep C1,C2] [--threads N]",
+          {"bundle", "data", "where", "out", "keep", "threads", "bad_rows_max", "json"},
           Run};
 }
 

@@ -35,13 +35,15 @@ void PrintClosing(const LoadedJob& job, const TrainSummary& s) {
                   absl::StrFormat("%.2f, %.2f", s.read_seconds, s.compile_seconds)});
   rows.push_back({"seconds in evaluation, checkpoints",
                   absl::StrFormat("%.2f, %.2f", s.eval_seconds, s.checkpoint_seconds)});
+  if (job.plan.job.data().has_where()) rows.push_back({"where", WhereText(job.train->counts())});
   rows.push_back({"checkpoint", s.checkpoint});
   std::fprintf(stderr, "\n%s: trained to step %s\n", job.plan.job.name().c_str(),
                WithCommas(s.state.step()).c_str());
   PrintTable(rows);
 }
 
-void PrintJson(const TrainSummary& s) {
+void PrintJson(const LoadedJob& job, const TrainSummary& s) {
+  const SourceCounts read = job.train->counts();
   EvalMetrics m = s.eval;
   if (!s.evaluated) {  // Progressive: each row was scored before it was learned.
     m.auc = m.gauc = s.train_auc;
@@ -51,12 +53,15 @@ void PrintJson(const TrainSummary& s) {
   absl::PrintF(
       R"({%s, "metrics_of": "%s", "samples": %d, "samples_per_s": %.1f, "steps": %d, "step": %d, "bad_rows": %d, )"
       R"("seconds": {"train": %.3f, "wait_read": %.3f, "pull": %.3f, "compute": %.3f, "push": %.3f, "read": %.3f, )"
-      R"("compile": %.3f, "eval": %.3f, "checkpoint": %.3f}, "checkpoint": "%s"})"
+      R"("compile": %.3f, "eval": %.3f, "checkpoint": %.3f}, )"
+      R"("data": {"files_passed_over": %d, "splits_passed_over": %d, "rows_read": %d, "rows_matched": %d}, )"
+      R"("checkpoint": "%s"})"
       "\n",
       EvalJson(m).c_str(), s.evaluated ? "eval" : "train, progressive", s.samples,
       s.samples / std::max(1e-9, s.train_seconds), s.steps, s.state.step(), s.bad_rows,
       s.train_seconds, t.wait_read, t.pull, t.compute, t.push, s.read_seconds, s.compile_seconds,
-      s.eval_seconds, s.checkpoint_seconds, s.checkpoint.c_str());
+      s.eval_seconds, s.checkpoint_seconds, read.files_passed_over, read.splits_passed_over,
+      read.rows_read, read.rows_matched, s.checkpoint.c_str());
 }
 
 absl::Status Run(const VerbCall& call) {
@@ -69,7 +74,7 @@ absl::Status Run(const VerbCall& call) {
   Trainer trainer(job.plan, job.train.get(), job.eval.get(), StopRequested());
   RETURN_IF_ERROR(trainer.Run(FLAGS_resume));
   PrintClosing(job, trainer.summary());
-  if (FLAGS_json) PrintJson(trainer.summary());
+  if (FLAGS_json) PrintJson(job, trainer.summary());
   return absl::OkStatus();
 }
 

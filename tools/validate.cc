@@ -12,6 +12,8 @@
 #include "dense_net/forward.h"
 #include "embedding_store/row_layout.h"
 #include "embedding_store/row_slab.h"
+#include "sample_io/mixing.h"
+#include "sample_io/pass_order.h"
 #include "tools/flags.h"
 #include "tools/job.h"
 #include "tools/sample.h"
@@ -56,6 +58,28 @@ absl::StatusOr<Json> DescribeTable(const TableSpec& spec, const DistinctIds& dis
               {"memory_budget", spec.options().memory()}};
 }
 
+// How the order of the first pass mixes the partitions of the data.
+Json DescribeMixing(const Plan& plan, const SampleSource& source) {
+  const Mixing mixing = MixingOf(
+      source.splits(), SplitOrder(source.splits().size(), plan.job.data().shuffle(),
+                                  plan.job.train().seed(), 0));
+  return {{"partitions", mixing.partitions},
+          {"window_splits", mixing.window},
+          {"even_share", mixing.even_share},
+          {"worst_share", mixing.worst_share},
+          {"poor", mixing.poor()}};
+}
+
+void PrintMixing(const Json& mixing) {
+  if (mixing["partitions"].get<int>() < 2) return;
+  std::printf("  order    of %d splits in a row, up to %.0f %% come from one of %d partitions%s\n",
+              mixing["window_splits"].get<int>(), 100 * mixing["worst_share"].get<double>(),
+              mixing["partitions"].get<int>(),
+              mixing["poor"].get<bool>()
+                  ? ": POORLY MIXED; set data.shuffle, or write smaller row groups"
+                  : "");
+}
+
 Json DescribeSource(const SampleSource& source) {
   std::string last;
   int files = 0;
@@ -79,6 +103,7 @@ absl::StatusOr<Json> Describe(const LoadedJob& job) {
               {"sample_rows", sample.rows},
               {"sample_bad_rows", sample.bad_rows},
               {"tables", Json::array()}};
+  out["mixing"] = DescribeMixing(plan, *job.train);
   if (job.eval != nullptr) out["eval"] = DescribeSource(*job.eval);
   for (int t = 0; t < plan.tables.tables_size(); ++t) {
     ASSIGN_OR_RETURN(Json table,
@@ -103,6 +128,7 @@ void PrintReport(const Json& report) {
   std::printf("%s: ok\n", FLAGS_config.c_str());
   PrintSource(report, "train");
   PrintSource(report, "eval");
+  PrintMixing(report["mixing"]);
   std::printf("  features %d id, %d raw\n", report["id_features"].get<int>(),
               report["raw_features"].get<int>());
   for (const Json& t : report["tables"]) {
