@@ -11,17 +11,18 @@
 namespace starling {
 
 struct Mixing {
-  int partitions = 0;      // Directories that hold files.
-  int window = 0;          // Splits in a row that are looked at together.
-  double even_share = 0;   // Of the largest partition, in the whole pass.
-  double worst_share = 0;  // Of one partition's rows in any window.
+  int64_t splits = 0;
+  int partitions = 0;  // Directories that hold files, in the order of their names.
+  // Between a split's place in the order and its partition's: 0 if mixed, 1 if sorted.
+  double order_correlation = 0;
+  // Splits that follow one of the same partition, and as many as chance gives.
+  double same_share = 0, chance_share = 0;
 
-  // A window that is nearly all of one partition, though that is far from all of the data.
-  bool poor() const { return partitions > 1 && worst_share > 0.5 + even_share / 2; }
+  // Far beyond chance.
+  bool poor() const;
 };
 
 // Of the splits in `order`, as a reader with one of `shards` shards leases them.
-// The window is 8 splits a partition, though at most half of the reader's splits.
 Mixing MixingOf(const std::vector<Split>& splits, const std::vector<uint32_t>& order,
                 uint32_t shard = 0, uint32_t shards = 1);
 

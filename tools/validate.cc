@@ -61,23 +61,24 @@ absl::StatusOr<Json> DescribeTable(const TableSpec& spec, const DistinctIds& dis
 // How the order of the first pass mixes the partitions of the data.
 Json DescribeMixing(const Plan& plan, const SampleSource& source) {
   const Mixing mixing = MixingOf(
-      source.splits(), SplitOrder(source.splits().size(), plan.job.data().shuffle(),
-                                  plan.job.train().seed(), 0));
+      source.splits(),
+      SplitOrder(source.splits().size(), plan.job.data().shuffle(), plan.job.train().seed(), 0));
   return {{"partitions", mixing.partitions},
-          {"window_splits", mixing.window},
-          {"even_share", mixing.even_share},
-          {"worst_share", mixing.worst_share},
+          {"order_correlation", mixing.order_correlation},
+          {"same_share", mixing.same_share},
+          {"chance_share", mixing.chance_share},
           {"poor", mixing.poor()}};
 }
 
 void PrintMixing(const Json& mixing) {
   if (mixing["partitions"].get<int>() < 2) return;
-  std::printf("  order    of %d splits in a row, up to %.0f %% come from one of %d partitions%s\n",
-              mixing["window_splits"].get<int>(), 100 * mixing["worst_share"].get<double>(),
-              mixing["partitions"].get<int>(),
-              mixing["poor"].get<bool>()
-                  ? ": POORLY MIXED; set data.shuffle, or write smaller row groups"
-                  : "");
+  std::printf(
+      "  order    %d partitions %s (correlation with the order %.2f; %.0f %% of splits follow "
+      "one of their own, by chance %.0f %%)\n",
+      mixing["partitions"].get<int>(),
+      mixing["poor"].get<bool>() ? "are POORLY MIXED: set data.shuffle" : "are mixed",
+      mixing["order_correlation"].get<double>(), 100 * mixing["same_share"].get<double>(),
+      100 * mixing["chance_share"].get<double>());
 }
 
 Json DescribeSource(const SampleSource& source) {

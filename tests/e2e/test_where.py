@@ -26,7 +26,7 @@ def table(day, rows=ROWS):
         "city": pa.array(["US" if i % 5 == 0 else "DE" for i in range(rows)]),
         "price": pa.array([None if i % 50 == 0 else i / 4 for i in range(rows)], pa.float64()),
         "w": pa.array([float(i % 2) for i in range(rows)], pa.float32()),
-        "click": pa.array([i % 3 == 0 for i in range(rows)], pa.int32())})
+        "click": pa.array([int(i % 3 == 0) for i in range(rows)], pa.int32())})
 
 
 @pytest.fixture(name="days", scope="module")
@@ -89,9 +89,11 @@ def test_nothing_left_is_an_error(days, tmp_path):
 
 
 def test_samples_by_rate_weight_and_with_replacement(days, tmp_path):
+    runs = iter(range(10))
+
     def samples(sample):
         config = job(tmp_path, days, new=f"batch: 100, sample: {sample}")
-        return run_json("train", "--config", config)["samples"]
+        return run_json("train", "--config", config, "--set", f"train.dir={tmp_path}/run{next(runs)}")["samples"]
     assert abs(samples("{rate: 0.25}") - 1000) < 150
     assert samples("{weight: w}") == 2000
     assert abs(samples("{weight: w, rate: 1.5, replacement: true}") - 3000) < 300
