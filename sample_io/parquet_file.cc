@@ -18,8 +18,8 @@
 #include "base/status.h"
 #include "sample_io/arrow_reading.h"
 #include "sample_io/data_path.h"
-#include "sample_io/parquet_flat.h"
 #include "sample_io/parquet_bounds.h"
+#include "sample_io/parquet_flat.h"
 #include "sample_io/sample_file.h"
 
 namespace starling {
