@@ -45,7 +45,9 @@ class FileSource : public SampleSource {
     if (where_ && !files_.empty()) RETURN_IF_ERROR(Annotate(where_->Bind(schema_), "where"));
     ListSplits();
     if (where_) fingerprint_ = HashBytes(options.where, fingerprint_);
-    return rows_ > 0 ? absl::OkStatus() : NoRows(patterns, paths);
+    if (rows_ > 0) return absl::OkStatus();
+    const bool ruled_out = counts_.files_passed_over + counts_.splits_passed_over > 0;
+    return ruled_out && options.may_be_empty ? absl::OkStatus() : NoRows(patterns, paths);
   }
 
   const std::vector<Split>& splits() const override { return splits_; }

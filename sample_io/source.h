@@ -52,7 +52,8 @@ struct SourceCounts {
 };
 
 struct SourceOptions {
-  std::string where;  // Rows to read (predicate.h); "": all.
+  std::string where;          // Rows to read (predicate.h); "": all.
+  bool may_be_empty = false;  // No error if the predicate rules out all parts.
 };
 
 class SampleSource {

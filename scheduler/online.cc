@@ -50,7 +50,7 @@ absl::Status OnlineLearner::Start() {
 absl::StatusOr<std::unique_ptr<SampleSource>> OnlineLearner::OpenFile(
     const std::string& path) const {
   ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> source,
-                   SampleSource::Open({path}, {plan_.job.data().where()}));
+                   SampleSource::Open({path}, {plan_.job.data().where(), /*may_be_empty=*/true}));
   RETURN_IF_ERROR(CheckSchema(plan_, map_, *source));
   // Every page is read once before anything is learned: a file counts whole or not at all.
   for (size_t s = 0; s < source->splits().size(); ++s) {
