@@ -41,8 +41,8 @@ class FileSource : public SampleSource {
     ASSIGN_OR_RETURN(keys_, PathKeys::Create(paths, first->fields()));
     PickFiles(paths.size());
     RETURN_IF_ERROR(OpenFiles(paths));
-    if (!files_.empty()) RETURN_IF_ERROR(Merge());
-    if (where_ && !files_.empty()) RETURN_IF_ERROR(Annotate(where_->Bind(schema_), "where"));
+    RETURN_IF_ERROR(Merge(*first));
+    if (where_) RETURN_IF_ERROR(Annotate(where_->Bind(schema_), "where"));
     ListSplits();
     if (where_) fingerprint_ = HashBytes(options.where, fingerprint_);
     if (rows_ > 0) return absl::OkStatus();
@@ -181,8 +181,10 @@ class FileSource : public SampleSource {
     return absl::OkStatus();
   }
 
-  absl::Status Merge() {
+  // The schema of all files that are opened; that of `first` if none may match.
+  absl::Status Merge(const SampleFile& first) {
     std::vector<const SampleFile*> files;
+    if (files_.empty()) files.push_back(&first);
     for (const File& file : files_) files.push_back(file.data.get());
     ASSIGN_OR_RETURN(MergedSchema merged, MergeSchemas(files));
     schema_ = std::move(merged.columns);
