@@ -164,8 +164,7 @@ TEST(SourceTest, AnotherTypeFailsNamingFileColumnAndTypes) {
                     const std::string& name) {
     WriteParquet(dir + "/b.parquet",
                  *MakeTable({{"y", arrow::utf8(), "[\"s\"]"}, {"x", type, json}}));
-    ExpectError({dir}, {"b.parquet", "column x is " + name, "int64 in", "a.parquet",
-                        "one schema"});
+    ExpectError({dir}, {"b.parquet", "column x is " + name, "int64 in", "a.parquet", "one schema"});
   };
   expect(arrow::utf8(), "[\"1\"]", "string");
   expect(arrow::list(arrow::int64()), "[[1]]", "list<");
