@@ -1,4 +1,5 @@
 // Chooses the instruction set, once.
+#include "dense_net/field_kernels.h"
 #include "dense_net/kernels.h"
 
 namespace starling {
@@ -6,10 +7,12 @@ namespace starling {
 namespace base {
 extern const GemmKernels kGemm;
 extern const Kernels kKernels;
+extern const FieldKernels kFieldKernels;
 }  // namespace base
 namespace avx2 {
 extern const GemmKernels kGemm;
 extern const Kernels kKernels;
+extern const FieldKernels kFieldKernels;
 }  // namespace avx2
 
 namespace {
@@ -22,5 +25,6 @@ bool HasAvx2() {
 
 const GemmKernels& GemmKernel() { return HasAvx2() ? avx2::kGemm : base::kGemm; }
 const Kernels& Kernel() { return HasAvx2() ? avx2::kKernels : base::kKernels; }
+const FieldKernels& FieldKernel() { return HasAvx2() ? avx2::kFieldKernels : base::kFieldKernels; }
 
 }  // namespace starling

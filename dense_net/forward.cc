@@ -56,6 +56,7 @@ class NetworkImpl : public Network {
       for (int64_t i = 0; i < spec.size(); ++i) {
         double value = 0;
         if (graph_.inits[p] == Init::kOne) value = 1;
+        if (graph_.inits[p] == Init::kQuarter) value = 0.25;
         if (graph_.inits[p] == Init::kXavierNormal) value = deviation * RandomNormal(key, i);
         params[spec.offset + i] = static_cast<Real>(value);
       }

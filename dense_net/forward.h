@@ -50,6 +50,9 @@ struct SegmentNeeds {
   bool embedding = false;  // `dim` floats.
 };
 SegmentNeeds NeedsOf(const ModelOptions& model);
+// The model multiplies embeddings with each other: it needs an id feature, and one dim for all.
+bool MultipliesEmbeddings(const ModelOptions& model);
+std::string ModelNames();  // "lr, fm, …", for messages.
 
 class Workspace {
  public:

@@ -8,8 +8,7 @@ const char* GemmInstructionSet() { return GemmKernel().name; }
 
 GemmB PackGemmB(int k, int n, const Real* b, int64_t row_stride, int64_t col_stride, Real* out) {
   GemmKernel().pack(k, n, b, row_stride, col_stride, out);
-  const int64_t panel = static_cast<int64_t>(k) * kGemmPanel;
-  return {out, panel, kGemmPanel, out + n / kGemmPanel * panel};
+  return PackedGemmB(k, n, out);
 }
 
 GemmB ViewGemmB(int k, int n, const Real* b, Real* last) {

@@ -1,11 +1,13 @@
 // The kernels of the double build: the shared loops, and products written out
 // as gemm.h states them.
+#include "dense_net/field_kernels.h"
 #include "dense_net/kernels.h"
 
 namespace starling {
 
 namespace base {
 extern const Kernels kKernels;
+extern const FieldKernels kFieldKernels;
 }  // namespace base
 
 namespace {
@@ -53,5 +55,6 @@ constexpr GemmKernels kGemm = {"double", Multiply, Pack, RowDots};
 
 const GemmKernels& GemmKernel() { return kGemm; }
 const Kernels& Kernel() { return base::kKernels; }
+const FieldKernels& FieldKernel() { return base::kFieldKernels; }
 
 }  // namespace starling

@@ -50,6 +50,7 @@ World WorldOf(const Golden& golden) {
   TableIds& table = batch.tables.emplace_back();
   for (int s = 0; golden.values.contains(absl::StrCat("counts.", s)); ++s) {
     SlotSpec* spec = world.spec.add_slots();
+    spec->set_name(absl::StrCat("f", s));
     spec->set_table(0);
     spec->set_slot(s);
     spec->set_linear_offset(0);
@@ -90,7 +91,7 @@ void ExpectNear(std::span<const float> got, const std::vector<float>& want,
 class GoldenTest : public testing::TestWithParam<const char*> {};
 
 TEST_P(GoldenTest, EqualsPyTorch) {
-  const Golden golden = ReadGolden(GetParam());
+  const Golden golden = ReadGolden(absl::StrCat("golden_", GetParam(), ".txt"));
   const World world = WorldOf(golden);
   auto network = MakeNetwork(world.spec, {.tile = 5, .lanes = 2});
   const std::vector<float> params = ParamsOf(golden, *network);
@@ -109,7 +110,10 @@ TEST_P(GoldenTest, EqualsPyTorch) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, GoldenTest,
-                         testing::Values("golden_deepfm.txt", "golden_dcnv2.txt"));
+                         testing::Values("lr", "fm", "dnn", "wide_deep", "deepfm", "dcnv2", "fwfm",
+                                         "nfm", "dcn", "xdeepfm", "ipnn", "opnn", "bilinear",
+                                         "dlrm", "autoint", "finalmlp", "prelu", "gelu",
+                                         "leaky_relu"));
 
 }  // namespace
 }  // namespace starling

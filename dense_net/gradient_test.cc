@@ -89,7 +89,21 @@ INSTANTIATE_TEST_SUITE_P(
         "dcnv2 { cross_layers: 2 hidden: 4 activation: TANH }",
         "dcnv2 { cross_layers: 1 hidden: 4 activation: SIGMOID batch_norm: true }",
         "dcnv2 { cross_layers: 2 hidden: 4 activation: TANH structure: STACKED }",
-        "dcnv2 { cross_layers: 3 }"));
+        "dcnv2 { cross_layers: 3 }", "fwfm {}", "nfm { hidden: 5 activation: TANH }",
+        "dcn { cross_layers: 3 hidden: 4 activation: TANH }", "dcn { cross_layers: 2 }",
+        "xdeepfm { cin: 5 cin: 3 hidden: 4 activation: TANH }", "xdeepfm { cin: 18 }",
+        "pnn { hidden: 5 activation: TANH }", "pnn { hidden: 4 activation: TANH product: OUTER }",
+        "pnn { hidden: 4 activation: TANH product: BILINEAR }",
+        "dlrm { bottom: 4 hidden: 5 activation: TANH }",
+        "autoint { attention_layers: 2 heads: 2 attention_dim: 6 layer_norm: true hidden: 4 "
+        "activation: TANH wide: true }",
+        "autoint { attention_layers: 2 heads: 3 attention_dim: 3 residual: false dropout: 0.2 "
+        "wide: true }",
+        "finalmlp { mlp1 { hidden: 6 activation: TANH } mlp2 { hidden: 4 batch_norm: true } "
+        "heads: 2 gate1: 'f00' gate2: 'f10' gate2: 'f11' gate_hidden: 3 }",
+        "finalmlp { mlp1 { hidden: 17 activation: TANH } mlp2 { hidden: 18 activation: TANH } }",
+        "dnn { hidden: 7 hidden: 5 activation: PRELU layer_norm: true }",
+        "dnn { hidden: 7 activation: GELU }", "dnn { hidden: 7 activation: LEAKY_RELU }"));
 
 }  // namespace
 }  // namespace starling

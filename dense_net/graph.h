@@ -138,7 +138,7 @@ class CoupledOp : public Op {
   virtual void CombineBackward(const Step& step, Real* state, Real* param_grads) const = 0;
 };
 
-enum class Init { kZero, kOne, kXavierNormal };
+enum class Init { kZero, kOne, kQuarter, kXavierNormal };
 
 struct Graph {
   std::vector<std::unique_ptr<Op>> ops;  // In running order; the last is the loss.

@@ -36,6 +36,7 @@ Value Mlp(const MlpOptions& options, std::string name, Value x, GraphBuilder* gr
     fc.width = options.hidden(i);
     x = FullyConnected(graph, layer, x, fc);
     if (options.batch_norm()) x = BatchNorm(graph, layer + ".norm", x);
+    if (options.layer_norm()) x = LayerNorm(graph, layer + ".norm", x);
     x = Activate(graph, layer + ".activation", x, options.activation());
     if (options.dropout() > 0) x = Dropout(graph, layer + ".dropout", x, options.dropout());
   }

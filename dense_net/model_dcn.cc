@@ -4,15 +4,6 @@
 namespace starling {
 namespace {
 
-MlpOptions DeepPart(const DcnV2Options& options) {
-  MlpOptions mlp;
-  *mlp.mutable_hidden() = options.hidden();
-  mlp.set_activation(options.activation());
-  mlp.set_dropout(options.dropout());
-  mlp.set_batch_norm(options.batch_norm());
-  return mlp;
-}
-
 Value CrossLayers(int layers, Value x0, GraphBuilder* graph) {
   Value x = x0;
   for (int i = 0; i < layers; ++i) {
@@ -24,7 +15,29 @@ Value CrossLayers(int layers, Value x0, GraphBuilder* graph) {
   return x;
 }
 
+Value VectorCrossLayers(int layers, Value x0, GraphBuilder* graph) {
+  Value x = x0;
+  for (int i = 0; i < layers; ++i) {
+    FullyConnectedOptions one;
+    one.bias = false;
+    const Value u = FullyConnected(graph, absl::StrCat("cross.", i), x, one);
+    x = CrossVector(graph, absl::StrCat("cross.", i, ".combine"), x0, u, x);
+  }
+  return x;
+}
+
 }  // namespace
+
+// DCN: cross layers with one vector each, beside an MLP.
+Value BuildDcn(const GraphSpec& spec, GraphBuilder* graph) {
+  const DcnOptions& options = spec.model().dcn();
+  const Value x = DeepInput(MakeInputs(spec, graph, true), graph);
+  Value top = VectorCrossLayers(options.cross_layers(), x, graph);
+  if (options.hidden_size() > 0) {
+    top = Concat(graph, "towers", {top, Mlp(DeepPart(options), "mlp", x, graph)});
+  }
+  return FullyConnected(graph, "logit", top, {});
+}
 
 // DCN-v2: cross layers with full matrices, beside or below an MLP.
 Value BuildDcnV2(const GraphSpec& spec, GraphBuilder* graph) {

@@ -1,8 +1,10 @@
 #include "dense_net/models.h"
 
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/status.h"
 
 namespace starling {
@@ -23,6 +25,14 @@ constexpr ModelEntry kModels[] = {
     {ModelOptions::kWideDeep, "wide_deep", {true, true}, false, BuildWideDeep},
     {ModelOptions::kDeepfm, "deepfm", {true, true}, true, BuildDeepFm},
     {ModelOptions::kDcnv2, "dcnv2", {false, true}, false, BuildDcnV2},
+    {ModelOptions::kFwfm, "fwfm", {true, true}, true, BuildFwFm},
+    {ModelOptions::kNfm, "nfm", {true, true}, true, BuildNfm},
+    {ModelOptions::kDcn, "dcn", {false, true}, false, BuildDcn},
+    {ModelOptions::kXdeepfm, "xdeepfm", {true, true}, true, BuildXDeepFm},
+    {ModelOptions::kPnn, "pnn", {false, true}, true, BuildPnn},
+    {ModelOptions::kDlrm, "dlrm", {false, true}, true, BuildDlrm},
+    {ModelOptions::kAutoint, "autoint", {false, true}, true, BuildAutoInt},
+    {ModelOptions::kFinalmlp, "finalmlp", {false, true}, false, BuildFinalMlp},
 };
 
 const ModelEntry* Find(const ModelOptions& model) {
@@ -38,7 +48,7 @@ absl::Status CheckSlot(const SlotSpec& slot, const ModelEntry& model, const Grap
     return absl::InvalidArgumentError(absl::StrCat(where, "no table ", slot.table()));
   }
   const int width = spec.table_width(slot.table());
-  if (model.needs.linear && (slot.linear_offset() < 0 || slot.linear_offset() >= width)) {
+  if (NeedsOf(spec.model()).linear && (slot.linear_offset() < 0 || slot.linear_offset() >= width)) {
     return absl::InvalidArgumentError(absl::StrCat(where, "its rows hold no first-order weight"));
   }
   if (!model.needs.embedding) return absl::OkStatus();
@@ -68,7 +78,43 @@ absl::Status CheckDeep(const Options& options, const char* name) {
     return absl::InvalidArgumentError(
         absl::StrCat("model ", name, ": dropout ", options.dropout(), " is not in [0, 1)"));
   }
+  if constexpr (std::is_same_v<Options, MlpOptions>) {
+    if (options.batch_norm() && options.layer_norm()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("model ", name, ": batch_norm and layer_norm: choose one"));
+    }
+  }
   return absl::OkStatus();
+}
+
+absl::Status CheckCross(int layers, const char* name) {
+  if (layers >= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("model ", name, ": cross_layers must be 1 or more"));
+}
+
+absl::Status CheckAttention(const AutoIntOptions& options) {
+  if (options.attention_layers() < 1) {
+    return absl::InvalidArgumentError("model autoint: attention_layers must be 1 or more");
+  }
+  if (options.heads() >= 1 && options.attention_dim() >= 1 &&
+      options.attention_dim() % options.heads() == 0) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("model autoint: heads: ", options.heads(),
+                   " must divide attention_dim: ", options.attention_dim()));
+}
+
+absl::Status CheckCin(const XDeepFmOptions& options) {
+  for (int maps : options.cin()) {
+    if (maps <= 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("model xdeepfm: cin: ", maps, " is not a number of maps; use 1 or more"));
+    }
+  }
+  if (options.cin_size() > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError("model xdeepfm: give the maps of each layer, as cin: [64]");
 }
 
 absl::Status CheckOptions(const ModelOptions& model, const char* name) {
@@ -80,10 +126,29 @@ absl::Status CheckOptions(const ModelOptions& model, const char* name) {
     case ModelOptions::kDeepfm:
       return CheckDeep(model.deepfm(), name);
     case ModelOptions::kDcnv2:
-      if (model.dcnv2().cross_layers() < 1) {
-        return absl::InvalidArgumentError("model dcnv2: cross_layers must be 1 or more");
-      }
+      RETURN_IF_ERROR(CheckCross(model.dcnv2().cross_layers(), name));
       return CheckDeep(model.dcnv2(), name);
+    case ModelOptions::kNfm:
+      return CheckDeep(model.nfm(), name);
+    case ModelOptions::kDcn:
+      RETURN_IF_ERROR(CheckCross(model.dcn().cross_layers(), name));
+      return CheckDeep(model.dcn(), name);
+    case ModelOptions::kXdeepfm:
+      RETURN_IF_ERROR(CheckCin(model.xdeepfm()));
+      return CheckDeep(model.xdeepfm(), name);
+    case ModelOptions::kPnn:
+      return CheckDeep(model.pnn(), name);
+    case ModelOptions::kDlrm:
+      for (int width : model.dlrm().bottom()) {
+        if (width <= 0) return absl::InvalidArgumentError("model dlrm: bottom must be 1 or more");
+      }
+      return CheckDeep(model.dlrm(), name);
+    case ModelOptions::kAutoint:
+      RETURN_IF_ERROR(CheckAttention(model.autoint()));
+      return CheckDeep(model.autoint(), name);
+    case ModelOptions::kFinalmlp:
+      RETURN_IF_ERROR(CheckDeep(model.finalmlp().mlp1(), name));
+      return CheckDeep(model.finalmlp().mlp2(), name);
     default:
       return absl::OkStatus();
   }
@@ -92,7 +157,7 @@ absl::Status CheckOptions(const ModelOptions& model, const char* name) {
 absl::StatusOr<const ModelEntry*> Check(const GraphSpec& spec) {
   const ModelEntry* model = Find(spec.model());
   if (model == nullptr) {
-    return absl::InvalidArgumentError("model: choose one of lr, fm, dnn, wide_deep, deepfm, dcnv2");
+    return absl::InvalidArgumentError(absl::StrCat("model: choose one of ", ModelNames()));
   }
   if (spec.slots().empty() && spec.raws().empty()) {
     return absl::InvalidArgumentError(absl::StrCat("model ", model->name, ": no feature"));
@@ -103,6 +168,7 @@ absl::StatusOr<const ModelEntry*> Check(const GraphSpec& spec) {
   }
   RETURN_IF_ERROR(CheckOptions(spec.model(), model->name));
   for (const SlotSpec& slot : spec.slots()) RETURN_IF_ERROR(CheckSlot(slot, *model, spec));
+  if (spec.model().has_finalmlp()) RETURN_IF_ERROR(CheckFinalMlp(spec));
   return model;
 }
 
@@ -110,7 +176,21 @@ absl::StatusOr<const ModelEntry*> Check(const GraphSpec& spec) {
 
 SegmentNeeds NeedsOf(const ModelOptions& model) {
   const ModelEntry* entry = Find(model);
-  return entry == nullptr ? SegmentNeeds{} : entry->needs;
+  if (entry == nullptr) return {};
+  SegmentNeeds needs = entry->needs;
+  if (model.autoint().wide()) needs.linear = true;
+  return needs;
+}
+
+bool MultipliesEmbeddings(const ModelOptions& model) {
+  const ModelEntry* entry = Find(model);
+  return entry != nullptr && entry->equal_dims;
+}
+
+std::string ModelNames() {
+  return absl::StrJoin(kModels, ", ", [](std::string* out, const ModelEntry& entry) {
+    absl::StrAppend(out, entry.name);
+  });
 }
 
 absl::StatusOr<Graph> BuildGraph(const GraphSpec& spec) {

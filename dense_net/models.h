@@ -20,7 +20,28 @@ Value BuildWideDeep(const GraphSpec& spec, GraphBuilder* graph);
 Value BuildDeepFm(const GraphSpec& spec, GraphBuilder* graph);
 Value BuildDcnV2(const GraphSpec& spec, GraphBuilder* graph);
 
+Value BuildFwFm(const GraphSpec& spec, GraphBuilder* graph);
+Value BuildNfm(const GraphSpec& spec, GraphBuilder* graph);
+Value BuildDcn(const GraphSpec& spec, GraphBuilder* graph);
+Value BuildXDeepFm(const GraphSpec& spec, GraphBuilder* graph);
+Value BuildPnn(const GraphSpec& spec, GraphBuilder* graph);
+Value BuildDlrm(const GraphSpec& spec, GraphBuilder* graph);
+Value BuildAutoInt(const GraphSpec& spec, GraphBuilder* graph);
+Value BuildFinalMlp(const GraphSpec& spec, GraphBuilder* graph);
+absl::Status CheckFinalMlp(const GraphSpec& spec);
+
 // Parts that models share.
+
+// The deep part of options that have its fields among their own.
+template <typename Options>
+MlpOptions DeepPart(const Options& options) {
+  MlpOptions mlp;
+  *mlp.mutable_hidden() = options.hidden();
+  mlp.set_activation(options.activation());
+  mlp.set_dropout(options.dropout());
+  mlp.set_batch_norm(options.batch_norm());
+  return mlp;
+}
 
 // Embeddings and raws of a model; a value that the spec has none of has id -1.
 struct Inputs {

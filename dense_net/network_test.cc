@@ -218,6 +218,29 @@ TEST(Network, RefusesWhatIsNotAModel) {
   EXPECT_THAT(refusal(spec), HasSubstr("hidden: 0"));
 }
 
+TEST(Network, RefusesOptionsThatMakeNoModel) {
+  auto refusal = [](const char* model) {
+    auto network = Network::Create(MakeWorld(model, {}).spec, {});
+    EXPECT_EQ(network.status().code(), absl::StatusCode::kInvalidArgument) << model;
+    return std::string(network.status().message());
+  };
+  EXPECT_THAT(refusal("dcn { cross_layers: 0 }"), HasSubstr("dcn: cross_layers must be 1 or more"));
+  EXPECT_THAT(refusal("dcn { hidden: -1 }"), HasSubstr("hidden: -1"));
+  EXPECT_THAT(refusal("nfm { dropout: 1 }"), HasSubstr("dropout 1 is not in [0, 1)"));
+  EXPECT_THAT(refusal("nfm { batch_norm: true layer_norm: true }"), HasSubstr("choose one"));
+  EXPECT_THAT(refusal("pnn { hidden: 0 }"), HasSubstr("hidden: 0"));
+  EXPECT_THAT(refusal("xdeepfm {}"), HasSubstr("cin: [64]"));
+  EXPECT_THAT(refusal("xdeepfm { cin: 0 }"), HasSubstr("cin: 0"));
+  EXPECT_THAT(refusal("dlrm { bottom: 0 }"), HasSubstr("bottom must be 1 or more"));
+  EXPECT_THAT(refusal("autoint { attention_layers: 0 }"), HasSubstr("attention_layers"));
+  EXPECT_THAT(refusal("autoint { heads: 5 }"), HasSubstr("heads: 5 must divide attention_dim: 64"));
+  EXPECT_THAT(refusal("finalmlp { mlp1 { hidden: 4 } }"), HasSubstr("and one has 0"));
+  EXPECT_THAT(refusal("finalmlp { mlp1 { hidden: 4 } mlp2 { hidden: 5 } heads: 2 }"),
+              HasSubstr("heads: 2 must divide the last width of mlp1 and of mlp2"));
+  EXPECT_THAT(refusal("finalmlp { mlp1 { hidden: 4 } mlp2 { hidden: 4 } gate2: 'f9' }"),
+              HasSubstr("gate2: no id feature `f9`"));
+}
+
 TEST(Network, RefusesABatchThatDoesNotFit) {
   World world = MakeWorld("fm {}", {});
   auto network = MakeNetwork(world.spec);
@@ -247,6 +270,15 @@ TEST(Network, ModelsNeedTheSegmentsTheyRead) {
   EXPECT_EQ(needs("wide_deep {}"), std::pair(true, true));
   EXPECT_EQ(needs("deepfm {}"), std::pair(true, true));
   EXPECT_EQ(needs("dcnv2 {}"), std::pair(false, true));
+  EXPECT_EQ(needs("fwfm {}"), std::pair(true, true));
+  EXPECT_EQ(needs("nfm {}"), std::pair(true, true));
+  EXPECT_EQ(needs("dcn {}"), std::pair(false, true));
+  EXPECT_EQ(needs("xdeepfm {}"), std::pair(true, true));
+  EXPECT_EQ(needs("pnn {}"), std::pair(false, true));
+  EXPECT_EQ(needs("dlrm {}"), std::pair(false, true));
+  EXPECT_EQ(needs("autoint {}"), std::pair(false, true));
+  EXPECT_EQ(needs("autoint { wide: true }"), std::pair(true, true));
+  EXPECT_EQ(needs("finalmlp {}"), std::pair(false, true));
 }
 
 // Rows of one request share their user's entry: the same batch written out flat

@@ -84,7 +84,17 @@ INSTANTIATE_TEST_SUITE_P(
                     "deepfm { hidden: 20 hidden: 6 batch_norm: true dropout: 0.1 }",
                     "dcnv2 { cross_layers: 2 hidden: 19 }",
                     "dcnv2 { cross_layers: 2 hidden: 19 structure: STACKED batch_norm: true }",
-                    "dcnv2 { cross_layers: 3 }"));
+                    "dcnv2 { cross_layers: 3 }", "fwfm {}", "nfm { hidden: 9 }",
+                    "dcn { cross_layers: 2 hidden: 9 }", "xdeepfm { cin: 17 cin: 5 hidden: 9 }",
+                    "pnn { hidden: 9 }", "pnn { hidden: 9 product: OUTER }",
+                    "pnn { hidden: 9 product: BILINEAR }", "dlrm { bottom: 9 hidden: 9 }",
+                    "autoint { attention_layers: 2 heads: 2 attention_dim: 34 layer_norm: true "
+                    "dropout: 0.2 hidden: 9 }",
+                    "finalmlp { mlp1 { hidden: 34 } mlp2 { hidden: 10 batch_norm: true } heads: 2 "
+                    "gate1: 'f00' gate2: 'f10' gate_hidden: 5 }",
+                    "dnn { hidden: 21 activation: PRELU layer_norm: true }",
+                    "dnn { hidden: 21 activation: GELU }",
+                    "dnn { hidden: 21 activation: LEAKY_RELU }"));
 
 }  // namespace
 }  // namespace starling

@@ -26,6 +26,10 @@ class ActivationOp : public Op {
         return tile.kernels().sigmoid(n, tile.in[0], tile.out);
       case MlpOptions::TANH:
         return tile.kernels().tanh(n, tile.in[0], tile.out);
+      default:  // LEAKY_RELU
+        for (int64_t i = 0; i < n; ++i) {
+          tile.out[i] = tile.in[0][i] < 0 ? tile.in[0][i] * kLeak : tile.in[0][i];
+        }
     }
   }
 
@@ -38,17 +42,28 @@ class ActivationOp : public Op {
 
   absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
                                      OnnxGraph* onnx) const override {
+    if (kind_ == MlpOptions::LEAKY_RELU) return onnx->Node("LeakyRelu", in);  // 0.01 there too.
     static constexpr const char* kTypes[] = {"Relu", "Sigmoid", "Tanh"};
     return onnx->Node(kTypes[kind_], in);
   }
 
  private:
+  static constexpr Real kLeak = static_cast<Real>(0.01);
+
+  static void LeakyBackward(int64_t n, const Real* y, const Real* g, Real* out, bool add) {
+    for (int64_t i = 0; i < n; ++i) {
+      const Real grad = y[i] > 0 ? g[i] : g[i] * kLeak;
+      out[i] = add ? out[i] + grad : grad;
+    }
+  }
   auto Slope(const Kernels& kernels) const -> decltype(Kernels::relu_backward) {
     switch (kind_) {
       case MlpOptions::SIGMOID:
         return kernels.sigmoid_backward;
       case MlpOptions::TANH:
         return kernels.tanh_backward;
+      case MlpOptions::LEAKY_RELU:
+        return LeakyBackward;
       default:
         return kernels.relu_backward;
     }
@@ -60,6 +75,8 @@ class ActivationOp : public Op {
 }  // namespace
 
 Value Activate(GraphBuilder* graph, std::string name, Value x, MlpOptions::Activation kind) {
+  if (kind == MlpOptions::GELU) return Gelu(graph, std::move(name), x);
+  if (kind == MlpOptions::PRELU) return Prelu(graph, std::move(name), x);
   return graph->Append(std::make_unique<ActivationOp>(std::move(name), x, kind));
 }
 

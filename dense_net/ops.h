@@ -29,8 +29,14 @@ Value FullyConnected(GraphBuilder* graph, std::string name, Value x,
 // Training: by the batch's mean and (biased) variance, eps 1e-5. Scoring: by
 // the running ones, which move by momentum 0.1, the variance unbiased.
 Value BatchNorm(GraphBuilder* graph, std::string name, Value x);
-// In place.
+// Each of a row's `positions` equal parts by its own mean and (biased)
+// variance, eps 1e-5, then a scale and a shift by column.
+Value LayerNorm(GraphBuilder* graph, std::string name, Value x, int positions = 1);
+// In place, but for Gelu and Prelu.
 Value Activate(GraphBuilder* graph, std::string name, Value x, MlpOptions::Activation kind);
+Value Gelu(GraphBuilder* graph, std::string name, Value x);
+// A slope for negative x a column, learned, 0.25 at first.
+Value Prelu(GraphBuilder* graph, std::string name, Value x);
 // Inverted dropout: identity when scoring. The mask is a function of the
 // step's seed, the op, the row and the column.
 Value Dropout(GraphBuilder* graph, std::string name, Value x, double share);
@@ -39,6 +45,49 @@ Value Dropout(GraphBuilder* graph, std::string name, Value x, double share);
 Value FmSecondOrder(GraphBuilder* graph, Value x, int dim);
 // x0 * u + x: one layer of DCN-v2 once u = W x + b.
 Value CrossCombine(GraphBuilder* graph, std::string name, Value x0, Value u, Value x);
+// x0 * u + b + x, u one number a row, b a parameter: one layer of DCN once u = w' x.
+Value CrossVector(GraphBuilder* graph, std::string name, Value x0, Value u, Value x);
+// (pairs): the dot products of all pairs of x as (slots, dim), (0, 1), (0, 2), … (1, 2), ….
+Value PairDots(GraphBuilder* graph, std::string name, Value x, int dim);
+// (dim): the sum of the products of all pairs of x as (slots, dim), by coordinate.
+Value BiInteraction(GraphBuilder* graph, std::string name, Value x, int dim);
+// A row as a matrix with so many columns, transposed.
+Value Transpose(GraphBuilder* graph, std::string name, Value x, int columns);
+// The sum of a row's `positions` equal parts.
+Value SumPositions(GraphBuilder* graph, std::string name, Value x, int positions);
+// One layer of a compressed interaction network: `maps` weighted sums, plus a
+// bias each, of the products of x0's and x's maps, coordinate by coordinate.
+// x0, x and the result stand as (dim, maps).
+struct CinLayerOptions {
+  int dim = 1, maps = 1;
+};
+Value CinLayer(GraphBuilder* graph, std::string name, Value x0, Value x,
+               const CinLayerOptions& options);
+// (a's width * b's): the products of all of a with all of b.
+Value Outer(GraphBuilder* graph, std::string name, Value a, Value b);
+// (pairs * dim): vector i of a times vector j of b, coordinate by coordinate, for i < j.
+Value PairProducts(GraphBuilder* graph, std::string name, Value a, Value b, int dim);
+// scale * a * b, column by column.
+Value Multiply(GraphBuilder* graph, std::string name, Value a, Value b, double scale);
+// (1): the sum over heads of x_h' W_h y_h; x_h and y_h are head h's share of the columns.
+// REQUIRES: `heads` divides both widths.
+Value Bilinear(GraphBuilder* graph, std::string name, Value x, Value y, int heads);
+
+// x as (positions, n) times one W (n, width) for all positions, without bias.
+Value PositionLinear(GraphBuilder* graph, std::string name, Value x, int positions, int width);
+// (heads * fields * fields): by head and field, how much that field takes of
+// each, softmax(q k' / sqrt(width of a head)).
+Value AttentionWeights(GraphBuilder* graph, std::string name, Value q, Value k, int fields,
+                       int heads);
+// Each field's mix of the rows of v, head by head.
+Value AttentionMix(GraphBuilder* graph, std::string name, Value weights, Value v, int fields,
+                   int heads);
+// Columns begin .. begin + width - 1 of x, range after range; ranges may overlap.
+// REQUIRES: they lie inside x.
+struct ColumnRange {
+  int begin = 0, width = 0;
+};
+Value Columns(GraphBuilder* graph, std::string name, Value x, std::vector<ColumnRange> ranges);
 Value Concat(GraphBuilder* graph, std::string name, std::vector<Value> inputs);
 Value Add(GraphBuilder* graph, std::string name, std::vector<Value> inputs);
 

@@ -199,9 +199,8 @@ absl::Status Planner::MergeSettings(const TableOptions& settings, const std::str
                                  "; give them once, or give the table another name"));
 }
 
-// Factorisation machines multiply embeddings with each other.
 absl::Status Planner::CheckDims() const {
-  if (!plan_.job.model().has_fm() && !plan_.job.model().has_deepfm()) return absl::OkStatus();
+  if (!MultipliesEmbeddings(plan_.job.model())) return absl::OkStatus();
   if (uses_.empty()) {
     return map_.Error("features", absl::StrCat("model ", model_,
                                                " multiplies embeddings: it needs an id feature"));

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
+#include "dense_net/forward.h"
 #include "scheduler/worker.h"
 
 namespace starling {
@@ -162,7 +163,7 @@ TEST(PlanTest, LinearOptimizerWithoutARuleTakesSparses) {
 
 TEST(PlanTest, EveryErrorNamesItsPlace) {
   // Each puts a few lines of features and model below "data: {label: y}".
-  const std::pair<const char*, const char*> cases[] = {
+  const std::pair<const char*, std::string> cases[] = {
       {"features: [{dim: 4}]\nmodel: {lr: {}}",
        "job.yaml:2:12: a feature block is one of id, raw, bucketize, combo, lookup, match, expr, "
        "sequence: this one has none"},
@@ -208,11 +209,17 @@ TEST(PlanTest, EveryErrorNamesItsPlace) {
       {"features: [{id: a, dim: 4, table: {admit: {count: 0}}}]\nmodel: {fm: {}}",
        "job.yaml:2:51: count must be in 1..65535"},
       {"features: [{id: a}]\nmodel: {}",
-       "job.yaml:3:1: no model: give one of lr, fm, dnn, wide_deep, deepfm, dcnv2"},
+       absl::StrCat("job.yaml:3:1: no model: give one of ", ModelNames())},
       {"features: [{id: a}]\nmodel: {dnn: {}}",
        "job.yaml:3:9: dnn needs hidden, as in {hidden: [400, 400, 400]}"},
       {"features: [{id: a}]\nmodel: {dnn: {hidden: [8, 0]}}",
        "job.yaml:3:27: hidden[1] must be in 1..65536"},
+      {"features: [{id: a}]\nmodel: {xdeepfm: {hidden: 8}}",
+       "job.yaml:3:9: xdeepfm needs the maps of each layer, as in {cin: [64]}"},
+      {"features: [{id: a}]\nmodel: {autoint: {heads: 3}}",
+       "job.yaml:3:26: heads must divide attention_dim, which is 64"},
+      {"features: [{id: a}]\nmodel: {finalmlp: {mlp1: {hidden: 4}, mlp2: {hidden: 5}, heads: 2}}",
+       "job.yaml:3:39: its last width, 5, must be a multiple of heads, which is 2"},
       {"features: [{id: a}]\nmodel: {dnn: {hidden: 8, dropout: 1}}",
        "job.yaml:3:35: dropout must be at least 0 and less than 1"},
       {"features: [{id: a}]\nmodel: {dnn: {hidden: 8}}\noptimizer: {linear: {sgd: {}}}",

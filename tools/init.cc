@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "base/file.h"
 #include "base/status.h"
+#include "dense_net/forward.h"
 #include "scheduler/data_type.h"
 #include "scheduler/plan.h"
 #include "tools/flags.h"
@@ -209,7 +210,7 @@ std::string JobText(const Findings& f) {
       "# A first job for ", f.train, ", written by `starling init`.\n",
       "# `starling validate --schema` prints every key; then: starling train --config <this "
       "file>\n",
-      DataBlock(f), FeatureBlocks(f), "# One of lr, fm, dnn, wide_deep, deepfm, dcnv2.\nmodel: {",
+      DataBlock(f), FeatureBlocks(f), "# One of ", ModelNames(), ".\nmodel: {",
       ids ? "deepfm" : "dnn", ": {hidden: [128, 64]}}\noptimizer:\n",
       ids ? "  sparse: {adagrad: {lr: 0.02}}  # rows of the tables\n" : "",
       "  dense: {adam: {lr: 0.001}}  # the network\n",

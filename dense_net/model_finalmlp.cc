@@ -1,0 +1,93 @@
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "dense_net/models.h"
+
+namespace starling {
+namespace {
+
+using Names = google::protobuf::RepeatedPtrField<std::string>;
+
+int SlotOf(const GraphSpec& spec, const std::string& name) {
+  for (int s = 0; s < spec.slots_size(); ++s) {
+    if (spec.slots(s).name() == name) return s;
+  }
+  return -1;
+}
+
+// The embeddings of the named features, side by side.
+Value Context(const GraphSpec& spec, std::string name, const Names& features, Value embedding,
+              GraphBuilder* graph) {
+  std::vector<ColumnRange> ranges;
+  for (const std::string& feature : features) {
+    const int slot = SlotOf(spec, feature);
+    int begin = 0;
+    for (int s = 0; s < slot; ++s) begin += spec.slots(s).embedding_dim();
+    ranges.push_back({begin, spec.slots(slot).embedding_dim()});
+  }
+  return Columns(graph, name, embedding, ranges);
+}
+
+// x, each column times 2 * sigmoid of what an MLP makes of the context.
+Value Gate(const GraphSpec& spec, std::string name, const Names& features, const Inputs& inputs,
+           Value x, GraphBuilder* graph) {
+  const FinalMlpOptions& options = spec.model().finalmlp();
+  if (features.empty()) return x;
+  MlpOptions hidden;
+  *hidden.mutable_hidden() = options.gate_hidden();
+  const Value context = Context(spec, name + ".context", features, inputs.embedding, graph);
+  FullyConnectedOptions top;
+  top.width = x.width;
+  Value gate = FullyConnected(graph, name + ".logit", Mlp(hidden, name, context, graph), top);
+  gate = Activate(graph, name + ".sigmoid", gate, MlpOptions::SIGMOID);
+  return Multiply(graph, name + ".product", x, gate, 2);
+}
+
+absl::Status CheckGate(const GraphSpec& spec, const char* key, const Names& features) {
+  for (const std::string& feature : features) {
+    if (SlotOf(spec, feature) >= 0) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("model finalmlp: ", key, ": no id feature `", feature, "`"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckFinalMlp(const GraphSpec& spec) {
+  const FinalMlpOptions& options = spec.model().finalmlp();
+  for (const MlpOptions* mlp : {&options.mlp1(), &options.mlp2()}) {
+    const int last = mlp->hidden_size() == 0 ? 0 : *mlp->hidden().rbegin();
+    if (last == 0 || options.heads() < 1 || last % options.heads() != 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("model finalmlp: heads: ", options.heads(),
+                       " must divide the last width of mlp1 and of mlp2, and one has ", last));
+    }
+  }
+  for (int width : options.gate_hidden()) {
+    if (width < 1) return absl::InvalidArgumentError("model finalmlp: gate_hidden: use 1 or more");
+  }
+  if (auto s = CheckGate(spec, "gate1", options.gate1()); !s.ok()) return s;
+  return CheckGate(spec, "gate2", options.gate2());
+}
+
+// FinalMLP: two MLPs, each on its own view of the input, fused by first-order
+// terms and a bilinear form of their outputs.
+Value BuildFinalMlp(const GraphSpec& spec, GraphBuilder* graph) {
+  const FinalMlpOptions& options = spec.model().finalmlp();
+  const Inputs inputs = MakeInputs(spec, graph, true);
+  const Value x = DeepInput(inputs, graph);
+  const Value x1 = Gate(spec, "gate1", options.gate1(), inputs, x, graph);
+  const Value x2 = Gate(spec, "gate2", options.gate2(), inputs, x, graph);
+  const Value y1 = Mlp(options.mlp1(), "mlp1", x1, graph);
+  const Value y2 = Mlp(options.mlp2(), "mlp2", x2, graph);
+  FullyConnectedOptions no_bias;
+  no_bias.bias = false;
+  const Value first = FullyConnected(graph, "logit.1", y1, {});
+  const Value second = FullyConnected(graph, "logit.2", y2, no_bias);
+  const Value both = Bilinear(graph, "fusion", y1, y2, options.heads());
+  return Add(graph, "logit", {first, second, both});
+}
+
+}  // namespace starling

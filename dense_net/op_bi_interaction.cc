@@ -1,0 +1,33 @@
+#include <utility>
+
+#include "dense_net/field_kernels.h"
+#include "dense_net/ops.h"
+
+namespace starling {
+namespace {
+
+class BiInteractionOp : public Op {
+ public:
+  BiInteractionOp(std::string name, Value x, int dim)
+      : Op(std::move(name), {x}, dim), slots_(x.width / dim), dim_(dim) {}
+
+  int64_t ScratchFloats(int) const override { return dim_; }
+  void Forward(const OpTile& tile) const override {
+    FieldKernel().bi_interaction(tile.rows, slots_, dim_, tile.in[0], tile.scratch, tile.out);
+  }
+  void Backward(const OpTile& tile) const override {
+    FieldKernel().bi_interaction_backward(tile.rows, slots_, dim_, tile.in[0], tile.out_grad,
+                                          tile.scratch, tile.in_grad[0], tile.in_add[0]);
+  }
+
+ private:
+  const int slots_, dim_;
+};
+
+}  // namespace
+
+Value BiInteraction(GraphBuilder* graph, std::string name, Value x, int dim) {
+  return graph->Append(std::make_unique<BiInteractionOp>(std::move(name), x, dim));
+}
+
+}  // namespace starling

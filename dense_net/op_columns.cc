@@ -1,0 +1,57 @@
+#include <algorithm>
+#include <utility>
+
+#include "dense_net/kernels.h"
+#include "dense_net/ops.h"
+#include "dense_net/real.h"
+
+namespace starling {
+namespace {
+
+int WidthOf(const std::vector<ColumnRange>& ranges) {
+  int width = 0;
+  for (const ColumnRange& range : ranges) width += range.width;
+  return width;
+}
+
+class ColumnsOp : public Op {
+ public:
+  ColumnsOp(std::string name, Value x, std::vector<ColumnRange> ranges)
+      : Op(std::move(name), {x}, WidthOf(ranges)), x_width_(x.width), ranges_(std::move(ranges)) {}
+
+  void Forward(const OpTile& tile) const override {
+    Real* out = tile.out;
+    for (int i = 0; i < tile.rows; ++i) {
+      const Real* x = tile.in[0] + int64_t{i} * x_width_;
+      for (const ColumnRange& range : ranges_) {
+        Kernel().copy(range.width, x + range.begin, out, false);
+        out += range.width;
+      }
+    }
+  }
+
+  void Backward(const OpTile& tile) const override {
+    if (tile.in_grad[0] == nullptr) return;
+    const Real* g = tile.out_grad;
+    if (!tile.in_add[0]) std::fill_n(tile.in_grad[0], int64_t{tile.rows} * x_width_, Real{0});
+    for (int i = 0; i < tile.rows; ++i) {
+      Real* x = tile.in_grad[0] + int64_t{i} * x_width_;
+      for (const ColumnRange& range : ranges_) {
+        Kernel().copy(range.width, g, x + range.begin, true);
+        g += range.width;
+      }
+    }
+  }
+
+ private:
+  const int x_width_;
+  const std::vector<ColumnRange> ranges_;
+};
+
+}  // namespace
+
+Value Columns(GraphBuilder* graph, std::string name, Value x, std::vector<ColumnRange> ranges) {
+  return graph->Append(std::make_unique<ColumnsOp>(std::move(name), x, std::move(ranges)));
+}
+
+}  // namespace starling

@@ -1,0 +1,50 @@
+#include <utility>
+
+#include "dense_net/field_kernels.h"
+#include "dense_net/kernels.h"
+#include "dense_net/ops.h"
+
+namespace starling {
+namespace {
+
+class CrossVectorOp : public Op {
+ public:
+  CrossVectorOp(std::string name, Value x0, Value u, Value x, int64_t bias)
+      : Op(std::move(name), {x0, u, x}, x.width), bias_(bias) {}
+
+  bool trainable() const override { return true; }
+
+  void Forward(const OpTile& tile) const override {
+    FieldKernel().cross(tile.rows, width(), tile.in[0], tile.in[1], tile.step->params + bias_,
+                        tile.in[2], tile.out);
+  }
+
+  void Backward(const OpTile& tile) const override {
+    const int m = tile.rows, n = width();
+    const Real* g = tile.out_grad;
+    Kernel().add_rows(m, n, g, nullptr, tile.param_grads + bias_);
+    if (tile.in_grad[0] != nullptr) {
+      FieldKernel().scale_rows(m, n, g, tile.in[1], tile.in_grad[0], tile.in_add[0]);
+    }
+    for (int i = 0; i < m; ++i) {
+      const int64_t at = int64_t{i} * n;
+      Real* du = tile.in_grad[1] + i;
+      RowDots(1, n, g + at, tile.in[0] + at, tile.in_add[1] ? *du : 0, du);
+    }
+    if (tile.in_grad[2] != nullptr) {
+      Kernel().copy(int64_t{m} * n, g, tile.in_grad[2], tile.in_add[2]);
+    }
+  }
+
+ private:
+  const int64_t bias_;
+};
+
+}  // namespace
+
+Value CrossVector(GraphBuilder* graph, std::string name, Value x0, Value u, Value x) {
+  const int64_t bias = graph->AddParam(name + ".bias", 1, x.width, Init::kZero, false);
+  return graph->Append(std::make_unique<CrossVectorOp>(std::move(name), x0, u, x, bias));
+}
+
+}  // namespace starling

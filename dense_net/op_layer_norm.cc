@@ -1,0 +1,49 @@
+#include <utility>
+
+#include "dense_net/field_kernels.h"
+#include "dense_net/kernels.h"
+#include "dense_net/ops.h"
+
+namespace starling {
+namespace {
+
+class LayerNormOp : public Op {
+ public:
+  LayerNormOp(std::string name, Value x, int positions, int64_t scale, int64_t shift)
+      : Op(std::move(name), {x}, x.width),
+        positions_(positions),
+        n_(x.width / positions),
+        scale_(scale),
+        shift_(shift) {}
+
+  bool trainable() const override { return true; }
+  int64_t ScratchFloats(int) const override { return n_; }
+
+  void Forward(const OpTile& tile) const override {
+    const Real* params = tile.step->params;
+    FieldKernel().layer_norm(tile.rows * positions_, n_, tile.in[0], params + scale_,
+                             params + shift_, tile.out);
+  }
+  void Backward(const OpTile& tile) const override {
+    const int m = tile.rows * positions_;
+    Kernel().add_rows(m, n_, tile.out_grad, nullptr, tile.param_grads + shift_);
+    FieldKernel().layer_norm_backward(m, n_, tile.in[0], tile.step->params + scale_, tile.out_grad,
+                                      tile.scratch, tile.param_grads + scale_, tile.in_grad[0],
+                                      tile.in_add[0]);
+  }
+
+ private:
+  const int positions_, n_;
+  const int64_t scale_, shift_;
+};
+
+}  // namespace
+
+Value LayerNorm(GraphBuilder* graph, std::string name, Value x, int positions) {
+  const int n = x.width / positions;
+  const int64_t scale = graph->AddParam(name + ".scale", 1, n, Init::kOne, false);
+  const int64_t shift = graph->AddParam(name + ".shift", 1, n, Init::kZero, false);
+  return graph->Append(std::make_unique<LayerNormOp>(std::move(name), x, positions, scale, shift));
+}
+
+}  // namespace starling

@@ -1,0 +1,42 @@
+#include <algorithm>
+#include <utility>
+
+#include "dense_net/field_kernels.h"
+#include "dense_net/kernels.h"
+#include "dense_net/ops.h"
+
+namespace starling {
+namespace {
+
+class PairProductsOp : public Op {
+ public:
+  PairProductsOp(std::string name, Value a, Value b, int dim)
+      : Op(std::move(name), {a, b}, WidthOf(a.width / dim, dim)),
+        slots_(a.width / dim),
+        dim_(dim) {}
+
+  void Forward(const OpTile& tile) const override {
+    FieldKernel().pair_products(tile.rows, slots_, dim_, tile.in[0], tile.in[1], tile.out);
+  }
+  void Backward(const OpTile& tile) const override {
+    const int64_t n = int64_t{tile.rows} * slots_ * dim_;
+    for (int v = 0; v < 2; ++v) {
+      if (!tile.in_add[v]) std::fill_n(tile.in_grad[v], n, Real{0});
+    }
+    FieldKernel().pair_products_backward(tile.rows, slots_, dim_, tile.in[0], tile.in[1],
+                                         tile.out_grad, tile.in_grad[0], tile.in_grad[1]);
+  }
+
+ private:
+  static int WidthOf(int slots, int dim) { return slots * (slots - 1) / 2 * dim; }
+
+  const int slots_, dim_;
+};
+
+}  // namespace
+
+Value PairProducts(GraphBuilder* graph, std::string name, Value a, Value b, int dim) {
+  return graph->Append(std::make_unique<PairProductsOp>(std::move(name), a, b, dim));
+}
+
+}  // namespace starling

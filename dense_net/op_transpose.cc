@@ -1,0 +1,33 @@
+#include <utility>
+
+#include "dense_net/field_kernels.h"
+#include "dense_net/ops.h"
+
+namespace starling {
+namespace {
+
+class TransposeOp : public Op {
+ public:
+  TransposeOp(std::string name, Value x, int columns)
+      : Op(std::move(name), {x}, x.width), rows_(x.width / columns), columns_(columns) {}
+
+  void Forward(const OpTile& tile) const override {
+    FieldKernel().transpose(tile.rows, rows_, columns_, tile.in[0], tile.out, false);
+  }
+  void Backward(const OpTile& tile) const override {
+    if (tile.in_grad[0] == nullptr) return;
+    FieldKernel().transpose(tile.rows, columns_, rows_, tile.out_grad, tile.in_grad[0],
+                            tile.in_add[0]);
+  }
+
+ private:
+  const int rows_, columns_;  // Of a row, taken as a matrix.
+};
+
+}  // namespace
+
+Value Transpose(GraphBuilder* graph, std::string name, Value x, int columns) {
+  return graph->Append(std::make_unique<TransposeOp>(std::move(name), x, columns));
+}
+
+}  // namespace starling

@@ -1,0 +1,17 @@
+"""Every example of a model without sequences or several tasks trains on generated data."""
+
+import pytest
+
+from harness import ROOT, generated, run_json
+
+MODELS = ["lr", "fm", "fwfm", "dnn", "wide_deep", "deepfm", "nfm", "dcn", "dcnv2", "xdeepfm", "dlrm", "pnn", "autoint",
+          "finalmlp"]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_example_learns(model, tmp_path):
+    (tmp_path / "data").symlink_to(generated())
+    result = run_json("train", "--config", ROOT / "examples" / f"{model}.yaml", cwd=tmp_path)
+    assert result["auc"] > 0.65, result
+    evaluated = run_json("eval", "--config", ROOT / "examples" / f"{model}.yaml", cwd=tmp_path)
+    assert evaluated["auc"] == result["auc"]
