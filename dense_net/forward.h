@@ -48,6 +48,7 @@ struct ParamSpec {
 struct SegmentNeeds {
   bool linear = false;     // One first-order weight.
   bool embedding = false;  // `dim` floats.
+  bool sequences = false;  // Embeddings of positions, too.
 };
 SegmentNeeds NeedsOf(const ModelOptions& model);
 // The model multiplies embeddings with each other: it needs an id feature, and one dim for all.

@@ -47,6 +47,10 @@ absl::Status CheckSlot(const SlotSpec& slot, const ModelEntry& model, const Grap
   if (slot.table() < 0 || slot.table() >= spec.table_width_size() || slot.slot() < 0) {
     return absl::InvalidArgumentError(absl::StrCat(where, "no table ", slot.table()));
   }
+  if (slot.has_sequence() && !model.needs.sequences) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, "is a sequence, which this model reads pooled only"));
+  }
   const int width = spec.table_width(slot.table());
   if (NeedsOf(spec.model()).linear && (slot.linear_offset() < 0 || slot.linear_offset() >= width)) {
     return absl::InvalidArgumentError(absl::StrCat(where, "its rows hold no first-order weight"));

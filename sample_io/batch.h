@@ -22,16 +22,20 @@ enum class Axis : uint8_t { kRequest, kRow, kPosition };
 // The occurrences of one id feature.
 struct Slot {
   Axis axis = Axis::kRow;
-  // CSR over the axis, size + 1: entry i owns index[offsets[i] .. offsets[i + 1]).
+  Axis owner = Axis::kRow;  // Of positions: the request or the row whose sequence they are.
+  // CSR over entries(), size + 1: entry i owns index[offsets[i] .. offsets[i + 1]). On
+  // kPosition each of these is a position of its own; else they are pooled.
   std::vector<uint32_t> offsets;
   std::vector<uint32_t> index;  // Into TableIds::ids.
   std::vector<float> weights;   // One a value; empty: all 1.
+
+  Axis entries() const { return axis == Axis::kPosition ? owner : axis; }
 };
 
 // One occurrence, as seen from its id: entry `entry` of slot `slot`.
 struct Occurrence {
   uint32_t slot;   // Index into TableIds::slots.
-  uint32_t entry;  // On the slot's axis.
+  uint32_t entry;  // On the slot's axis; a position is its place in Slot::index.
   float weight;    // Its share in the pooled sum: weight / count for mean, etc.
 };
 

@@ -4,7 +4,8 @@
 // column. So a kind of feature is one file with one Derivation, and one line in
 // derive.cc.
 //
-// A derived column has one entry a row of the batch, in the batch's order, and
+// A derived column has one entry a row of the batch, in the batch's order (or a
+// request, if all it comes from are columns of requests: feature_inputs.h), and
 // may point into the columns it came from.
 #pragma once
 
@@ -54,6 +55,7 @@ class RowFaults {
     return it == faults_.end() ? nullptr : &it->second;
   }
   void Clear() { faults_.clear(); }
+  bool empty() const { return faults_.empty(); }
 
  private:
   std::map<int64_t, Fault> faults_;

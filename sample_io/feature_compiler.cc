@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <deque>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -11,7 +10,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "sample_io/dense_rows.h"
-#include "sample_io/derive.h"
+#include "sample_io/feature_inputs.h"
 #include "sample_io/requests.h"
 #include "sample_io/slot_values.h"
 #include "sample_io/unique_ids.h"
@@ -19,16 +18,9 @@
 namespace starling {
 namespace {
 
-absl::StatusOr<const Column*> Find(const ColumnBatch& columns, const std::string& name,
-                                   absl::string_view role) {
-  if (const Column* column = columns.Find(name)) return column;
-  return absl::FailedPreconditionError(
-      absl::StrCat("column ", name, " (", role, ") is not in the data"));
-}
-
 absl::StatusOr<const Column*> FindNumber(const ColumnBatch& columns, const std::string& name,
                                          absl::string_view role) {
-  ASSIGN_OR_RETURN(const Column* column, Find(columns, name, role));
+  ASSIGN_OR_RETURN(const Column* column, FindColumn(columns, name, role));
   if (!column->is_list && column->type != ColumnType::kString) return column;
   return WrongType(*column, role, "a number");
 }
@@ -44,13 +36,6 @@ float PoolingShare(IdFeature::Pooling pooling, size_t n) {
   }
 }
 
-// A feature's column: of the data, or derived for this batch.
-struct Input {
-  const Column* column = nullptr;
-  std::span<const float> weights;  // One a value; empty: all 1.
-  bool derived = false;
-};
-
 // The columns of one Compile, looked up and of the right types.
 struct Inputs {
   const ColumnBatch* batch = nullptr;
@@ -65,33 +50,28 @@ struct Inputs {
 struct Scratch {
   UniqueIds unique;
   std::vector<int64_t> asked;           // Rows of the ColumnBatch,
-  std::vector<int64_t> asked_places;    // 0, 1, … for as many,
   std::vector<int64_t> asked_requests;  // their requests, if not flat,
   std::vector<uint8_t> good;            // and which of them can be used:
   std::vector<int64_t> kept;            // these rows …
   std::vector<int64_t> places;          // … and their places among those asked for.
   KeptRequests requests;
-  std::vector<uint64_t> keys;   // Of one slot, in its order.
-  std::deque<Derived> derived;  // Their addresses stay.
-  RowFaults faults;
+  std::vector<int64_t> request_places;  // Of the kept requests, among those asked for.
+  std::vector<uint64_t> keys;           // Of one slot, in its order.
+  DerivedColumns derived;
 
   // The entries of an input's column that the rows asked for have, …
   std::span<const int64_t> AskedOf(const Input& input) const {
-    if (input.derived) return asked_places;
-    return AskedOf(*input.column);
+    return input.derived ? derived.EntriesOf(*input.column) : AskedOf(*input.column);
   }
   std::span<const int64_t> AskedOf(const Column& column) const {
     return column.by_request ? asked_requests : asked;
   }
   // … and those that the kept rows have.
   std::span<const int64_t> EntriesOf(const Input& input) const {
-    if (input.derived) return places;
-    return input.column->by_request ? requests.entries : kept;
+    if (input.column->by_request) return input.derived ? request_places : requests.entries;
+    return input.derived ? places : kept;
   }
 };
-
-// The steps of one feature, ready to run; none if its column is used as it stands.
-using Steps = std::vector<std::unique_ptr<Derivation>>;
 
 class Compiler : public FeatureCompiler {
  public:
@@ -127,6 +107,7 @@ class Compiler : public FeatureCompiler {
     KeepGood(inputs, &scratch, batch, bad);
     FillRowFields(inputs, scratch.kept, batch);
     scratch.requests.Fill(columns, scratch.kept, batch);
+    scratch.derived.RequestPlaces(scratch.places, &scratch.request_places);
     return FillTables(inputs, &scratch, batch);
   }
 
@@ -161,33 +142,6 @@ class Compiler : public FeatureCompiler {
     return absl::OkStatus();
   }
 
-  // The column of a feature: found, or derived into `scratch`.
-  template <typename Feature>
-  static absl::StatusOr<Input> FindInput(const Feature& feature, const Steps& steps,
-                                         const ColumnBatch& columns, std::span<const int64_t> rows,
-                                         absl::string_view role, Scratch* scratch) {
-    Input input;
-    if (steps.empty()) {
-      ASSIGN_OR_RETURN(input.column, Find(columns, feature.name(), role));
-      return input;
-    }
-    DeriveInput in = {.rows = rows.empty() ? columns.rows : static_cast<int64_t>(rows.size())};
-    for (size_t s = 0; s < steps.size(); ++s) {
-      in.columns.clear();
-      if (s > 0) in.columns.push_back({&scratch->derived.back().column, {}});
-      for (const std::string& name : feature.steps(static_cast<int>(s)).columns()) {
-        ASSIGN_OR_RETURN(const Column* column,
-                         Find(columns, name, absl::StrCat("read by feature ", feature.name())));
-        in.columns.push_back({column, column->by_request ? scratch->asked_requests : rows});
-      }
-      Derived& out = scratch->derived.emplace_back();
-      out.column.name = feature.name();
-      out.column.rows = in.rows;
-      RETURN_IF_ERROR(steps[s]->Derive(in, &out, &scratch->faults));
-    }
-    return Input{&scratch->derived.back().column, scratch->derived.back().weights, true};
-  }
-
   absl::StatusOr<Inputs> FindInputs(const ColumnBatch& columns, std::span<const int64_t> rows,
                                     bool with_labels, Scratch* scratch) const {
     Inputs in;
@@ -197,20 +151,17 @@ class Compiler : public FeatureCompiler {
       scratch->asked.resize(columns.rows);
       std::iota(scratch->asked.begin(), scratch->asked.end(), 0);
     }
-    scratch->asked_places.resize(scratch->asked.size());
-    std::iota(scratch->asked_places.begin(), scratch->asked_places.end(), 0);
     scratch->asked_requests = RequestsOf(columns, rows);
-    scratch->derived.clear();
-    scratch->faults.Clear();
+    scratch->derived.Start(columns, rows, scratch->asked_requests);
     for (int i = 0; i < features_.ids_size(); ++i) {
-      ASSIGN_OR_RETURN(Input input, FindInput(features_.ids(i), id_steps_[i], columns, rows,
-                                              "an id feature", scratch));
+      ASSIGN_OR_RETURN(Input input, FindInput(features_.ids(i), id_steps_[i], "an id feature",
+                                              &scratch->derived));
       RETURN_IF_ERROR(CheckIds(*input.column, "an id feature"));
       in.ids.push_back(input);
     }
     for (int i = 0; i < features_.raws_size(); ++i) {
-      ASSIGN_OR_RETURN(Input input, FindInput(features_.raws(i), raw_steps_[i], columns, rows,
-                                              "a raw feature", scratch));
+      ASSIGN_OR_RETURN(Input input, FindInput(features_.raws(i), raw_steps_[i], "a raw feature",
+                                              &scratch->derived));
       RETURN_IF_ERROR(CheckRaw(*input.column, raw_plans_[i].is_list));
       in.raws.push_back(input);
     }
@@ -229,13 +180,14 @@ class Compiler : public FeatureCompiler {
       ASSIGN_OR_RETURN(in->label, FindNumber(columns, features_.label(), "the label"));
     }
     if (features_.has_event_time()) {
-      ASSIGN_OR_RETURN(in->event_time, Find(columns, features_.event_time(), "the event time"));
+      ASSIGN_OR_RETURN(in->event_time,
+                       FindColumn(columns, features_.event_time(), "the event time"));
       if (in->event_time->is_list || in->event_time->type != ColumnType::kInt64) {
         return WrongType(*in->event_time, "the event time", "a timestamp or integer seconds");
       }
     }
     if (features_.has_group()) {
-      ASSIGN_OR_RETURN(in->group, Find(columns, features_.group(), "the group"));
+      ASSIGN_OR_RETURN(in->group, FindColumn(columns, features_.group(), "the group"));
       if (in->group->is_list || in->group->type == ColumnType::kDouble) {
         return WrongType(*in->group, "the group", "an integer or a string");
       }
@@ -283,7 +235,7 @@ class Compiler : public FeatureCompiler {
     scratch->places.clear();
     for (size_t i = 0; i < scratch->asked.size(); ++i) {
       const int64_t row = scratch->asked[i];
-      if (const RowFaults::Fault* fault = scratch->faults.Find(static_cast<int64_t>(i))) {
+      if (const RowFaults::Fault* fault = scratch->derived.faults.Find(static_cast<int64_t>(i))) {
         bad->push_back({row, fault->column, fault->reason});
         continue;
       }
@@ -359,8 +311,10 @@ class Compiler : public FeatureCompiler {
       size_t occurrences = 0;
       for (size_t s = 0; s < features.size(); ++s) {
         const Input& input = in.ids[features[s]];
-        table.slots[s].axis = input.column->by_request ? Axis::kRequest : Axis::kRow;
-        occurrences += FillOffsets(*input.column, scratch->EntriesOf(input), &table.slots[s]);
+        Slot& slot = table.slots[s];
+        slot.owner = input.column->by_request ? Axis::kRequest : Axis::kRow;
+        slot.axis = features_.ids(features[s]).has_sequence() ? Axis::kPosition : slot.owner;
+        occurrences += FillOffsets(*input.column, scratch->EntriesOf(input), &slot);
       }
       if (occurrences > std::numeric_limits<uint32_t>::max() / 2) {
         return absl::FailedPreconditionError(absl::StrCat(
@@ -384,7 +338,7 @@ class Compiler : public FeatureCompiler {
     FillWeights(features_.ids(feature).pooling(), input, entries, slot);
     const EntryFacts rows = {batch.event_times, {}};
     const EntryFacts requests = {scratch->requests.times, scratch->requests.rows};
-    scratch->unique.Add(keys, slot->axis == Axis::kRequest ? requests : rows, slot);
+    scratch->unique.Add(keys, slot->entries() == Axis::kRequest ? requests : rows, slot);
   }
 
   static void FillWeights(IdFeature::Pooling pooling, const Input& input,

@@ -207,11 +207,12 @@ void UniqueIds::TurnAround(uint32_t number, Slot* slot, TableIds* table) {
   Occurrence* occurrences = table->occurrences.data();
   uint32_t* index = slot->index.data();
   Place* places = places_.data();
+  const bool positions = slot->axis == Axis::kPosition;
   auto turn = [&](size_t i, int half) {
     Place& place = places[index[i]];
     index[i] = place.rank;
-    occurrences[place.cursor.of[half]++] = {number, entry_of[i],
-                                            weights == nullptr ? 1 : weights[i]};
+    const uint32_t entry = positions ? static_cast<uint32_t>(i) : entry_of[i];
+    occurrences[place.cursor.of[half]++] = {number, entry, weights == nullptr ? 1 : weights[i]};
   };
   constexpr size_t kAhead = 8;
   auto fetch = [&](size_t i, int half) {

@@ -64,6 +64,7 @@ class Planner {
   Plan plan_;
   std::vector<TableUse> uses_;                // By table.
   std::map<std::string, std::string> names_;  // Feature -> its path.
+  int sequences_ = 0;                         // Blocks of sequences that are not pooled.
 };
 
 void Planner::FillDefaults() {
@@ -101,6 +102,12 @@ absl::Status Planner::AddBlock(const FeatureBlock& block, const std::string& pat
   ASSIGN_OR_RETURN(std::vector<BlockFeature> features,
                    FeaturesOfBlock(block, path, plan_.job.data(), map_));
   int table = -1;
+  if (features[0].positions && !needs_.sequences) {
+    return map_.Error(path + ".sequence",
+                      absl::StrCat("model ", model_,
+                                   " reads sequences pooled only: give pooling, "
+                                   "as in {pooling: mean}, or take din or dien"));
+  }
   if (features[0].id) {
     RETURN_IF_ERROR(CheckEmbeddingUse(block, path));
     ASSIGN_OR_RETURN(table, TableOf(block, path));
@@ -119,7 +126,11 @@ absl::Status Planner::AddBlock(const FeatureBlock& block, const std::string& pat
     slot.set_name(id.name());
     slot.set_table(table);
     slot.set_slot(uses_[table].features++);
+    if (!feature.positions) continue;
+    id.set_sequence(sequences_);
+    slot.set_sequence(sequences_);
   }
+  if (features[0].positions) ++sequences_;
   return absl::OkStatus();
 }
 

@@ -221,16 +221,28 @@ class BlockReader {
     return absl::OkStatus();
   }
 
+  // Without pooling the model reads each event.
+  absl::Status CheckPositions() const {
+    if (block_.sequence().raws_size() > 0) {
+      return map_.Error(Path("sequence.raws"),
+                        "numbers of a sequence are pooled: give pooling, as in {pooling: mean}, or "
+                        "write them to a block of their own");
+    }
+    if (!block_.has_max_length()) {
+      return map_.Error(Path("sequence"),
+                        "the model reads each event of a sequence without pooling: give "
+                        "max_length, the most events of a row, or pooling, as in {pooling: mean}");
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status CheckSequence() const {
     const FeatureBlock::Sequence& sequence = block_.sequence();
     if (sequence.ids().empty() && sequence.raws().empty()) {
       return map_.Error(Path("sequence"),
                         "a sequence lists columns under ids or raws: this has none");
     }
-    if (!block_.has_pooling()) {
-      return map_.Error(Path("sequence"),
-                        "no model reads raw sequences yet: give pooling, as in {pooling: mean}");
-    }
+    if (!block_.has_pooling()) RETURN_IF_ERROR(CheckPositions());
     if (sequence.vocabularies_size() > 0 &&
         (sequence.vocabularies_size() != sequence.ids_size() || block_.has_vocabulary())) {
       return map_.Error(Path("sequence.vocabularies"),
@@ -255,6 +267,7 @@ class BlockReader {
     const FeatureBlock::Sequence& sequence = block_.sequence();
     for (int i = 0; i < sequence.ids_size(); ++i) {
       BlockFeature& feature = Add(sequence.ids(i), Path("sequence.ids", i), true);
+      feature.positions = !block_.has_pooling();
       if (i < sequence.vocabularies_size()) feature.id->set_vocabulary(sequence.vocabularies(i));
       AddSequenceStep({Path("sequence.ids", i), sequence.ids(i), ColumnUse::kIdList}, &feature);
       Finish(&feature);

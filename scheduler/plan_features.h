@@ -42,6 +42,7 @@ struct BlockFeature {
   std::optional<IdFeature> id;
   std::optional<RawFeature> raw;
   std::vector<ColumnNeed> needs;
+  bool positions = false;  // Not pooled: each of its ids reaches the model.
 
   const std::string& name() const { return id ? id->name() : raw->name(); }
 };

@@ -176,7 +176,16 @@ TEST(PlanFeaturesTest, EveryErrorNamesItsPlace) {
       {"{expr: a + b}", "19: expr needs a name for its feature: give name"},
       {"{raw: a}, {expr: a, name: a}", "38: feature \"a\" is a feature already, at job.yaml:2:18"},
       {"{sequence: {ids: a}}",
-       "13: no model reads raw sequences yet: give pooling, as in {pooling: mean}"},
+       "13: the model reads each event of a sequence without pooling: give max_length, the most "
+       "events of a row, or pooling, as in {pooling: mean}"},
+      {"{sequence: {ids: a, raws: x}, max_length: 4}",
+       "13: numbers of a sequence are pooled: give pooling, as in {pooling: mean}, or write them "
+       "to "
+       "a block of their own"},
+      {"{sequence: {ids: a}, max_length: 4}",
+       "13: model dnn reads sequences pooled only: give pooling, as in {pooling: mean}, or take "
+       "din "
+       "or dien"},
       {"{sequence: {ids: a, within: 1d}, pooling: sum}",
        "40: within needs the events' times: give time"},
       {"{sequence: {ids: [a, b], vocabularies: v}, pooling: sum}",
