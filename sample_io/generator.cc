@@ -19,13 +19,14 @@
 #include "base/random.h"
 #include "base/status.h"
 #include "base/thread_pool.h"
+#include "sample_io/generator_truth.h"
 #include "sample_io/planted_model.h"
+#include "sample_io/planted_sequence.h"
 
 namespace starling {
 namespace {
 
 constexpr char kTruthFile[] = "TRUTH.json";
-constexpr int kBins = 1 << 16;  // Of probability, for AUC: ties inside a bin count half.
 constexpr int64_t kDaySeconds = 86400;
 const absl::CivilDay kFirstDay(2024, 1, 1);
 
@@ -35,37 +36,6 @@ struct Day {
   int day = 0;  // From kFirstDay.
   int64_t first = 0, rows = 0;
 };
-
-// Sums over the rows of one day, or of a part.
-struct Sums {
-  std::vector<int64_t> clicks = std::vector<int64_t>(kBins);
-  std::vector<int64_t> others = std::vector<int64_t>(kBins);
-  double logloss = 0;
-
-  void Add(double probability, bool click) {
-    ++(click ? clicks : others)[std::min(kBins - 1, static_cast<int>(probability * kBins))];
-    logloss -= std::log(click ? probability : 1 - probability);
-  }
-  void Add(const Sums& other) {
-    for (int b = 0; b < kBins; ++b) clicks[b] += other.clicks[b];
-    for (int b = 0; b < kBins; ++b) others[b] += other.others[b];
-    logloss += other.logloss;
-  }
-};
-
-PartTruth TruthOf(const Sums& sums) {
-  PartTruth truth;
-  double below = 0, wins = 0;  // Non-clicks under this bin; pairs in the right order.
-  for (int b = 0; b < kBins; ++b) {
-    wins += static_cast<double>(sums.clicks[b]) * (below + 0.5 * sums.others[b]);
-    below += sums.others[b];
-    truth.clicks += sums.clicks[b];
-    truth.rows += sums.clicks[b] + sums.others[b];
-  }
-  if (truth.clicks > 0 && below > 0) truth.auc = wins / (truth.clicks * below);
-  if (truth.rows > 0) truth.logloss = sums.logloss / truth.rows;
-  return truth;
-}
 
 // Arrow writes through base/file, so that faults can be injected; the Status
 // that a write failed with is kept, since Arrow's cannot carry it.
@@ -110,24 +80,41 @@ void AddIds(int first, int end, arrow::FieldVector* fields) {
   }
 }
 
-std::shared_ptr<arrow::Schema> FlatSchema(bool requests) {
+void AddTarget(arrow::FieldVector* fields) {
+  for (const char* name : {"item", "category"}) {
+    fields->push_back(arrow::field(name, arrow::int64(), false));
+  }
+}
+void AddSequence(arrow::FieldVector* fields) {
+  for (const char* name : {"seen_item", "seen_category"}) {
+    fields->push_back(arrow::field(name, arrow::list(arrow::int64()), false));
+  }
+}
+
+std::shared_ptr<arrow::Schema> FlatSchema(const GeneratorOptions& options) {
   arrow::FieldVector fields = {arrow::field("click", arrow::int32(), false),
                                arrow::field("ts", TimeType(), false),
                                arrow::field("user", arrow::int64(), false)};
-  if (requests) fields.push_back(arrow::field("request", arrow::int64(), false));
+  if (options.impressions > 1) {
+    fields.push_back(arrow::field("request", arrow::int64(), false));
+  }
   AddNumbers(0, PlantedModel::kNumbers, &fields);
   AddIds(0, PlantedModel::kIds, &fields);
+  if (options.sequence > 0) AddSequence(&fields);
+  if (options.sequence > 0) AddTarget(&fields);
   return arrow::schema(fields);
 }
 
-std::shared_ptr<arrow::Schema> NestedSchema() {
+std::shared_ptr<arrow::Schema> NestedSchema(const GeneratorOptions& options) {
   arrow::FieldVector user = {arrow::field("id", arrow::int64(), false)};
   AddNumbers(0, PlantedModel::kUserNumbers, &user);
   AddIds(0, PlantedModel::kUserIds, &user);
+  if (options.sequence > 0) AddSequence(&user);
   arrow::FieldVector impression = {arrow::field("click", arrow::int32(), false),
                                    arrow::field("ts", TimeType(), false)};
   AddNumbers(PlantedModel::kUserNumbers, PlantedModel::kNumbers, &impression);
   AddIds(PlantedModel::kUserIds, PlantedModel::kIds, &impression);
+  if (options.sequence > 0) AddTarget(&impression);
   return arrow::schema({arrow::field("request", arrow::int64(), false),
                         arrow::field("user", arrow::struct_(user), false),
                         arrow::field("impressions", arrow::list(arrow::struct_(impression)))});
@@ -136,6 +123,7 @@ std::shared_ptr<arrow::Schema> NestedSchema() {
 // One row of the planted world, and what the log adds to it.
 struct LoggedRow {
   PlantedModel::Row row;
+  PlantedSequence::Row sequence;
   int64_t user = 0;
   int64_t seconds = 0;
   int64_t request = 0;
@@ -175,10 +163,29 @@ arrow::Status AppendFeatures(const PlantedModel::Row& row, int numbers, int numb
   return arrow::Status::OK();
 }
 
+arrow::Status AppendTarget(const PlantedSequence::Row& row, const std::function<Builder*()>& next) {
+  ARROW_RETURN_NOT_OK(AppendInt(row.item, next()));
+  return AppendInt(PlantedSequence::CategoryOf(row.item), next());
+}
+arrow::Status AppendSequence(const PlantedSequence::Row& row,
+                             const std::function<Builder*()>& next) {
+  auto* items = static_cast<arrow::ListBuilder*>(next());
+  auto* categories = static_cast<arrow::ListBuilder*>(next());
+  ARROW_RETURN_NOT_OK(items->Append());
+  ARROW_RETURN_NOT_OK(categories->Append());
+  for (int64_t item : row.seen_items) {
+    ARROW_RETURN_NOT_OK(AppendInt(item, items->value_builder()));
+    ARROW_RETURN_NOT_OK(AppendInt(PlantedSequence::CategoryOf(item), categories->value_builder()));
+  }
+  return arrow::Status::OK();
+}
+
 class FlatBuilder : public GroupBuilder {
  public:
-  explicit FlatBuilder(std::unique_ptr<arrow::RecordBatchBuilder> columns, bool requests)
-      : columns_(std::move(columns)), requests_(requests) {}
+  FlatBuilder(std::unique_ptr<arrow::RecordBatchBuilder> columns, const GeneratorOptions& options)
+      : columns_(std::move(columns)),
+        requests_(options.impressions > 1),
+        sequence_(options.sequence > 0) {}
 
   arrow::Status Append(const LoggedRow& row) override {
     int at = 0;
@@ -187,19 +194,23 @@ class FlatBuilder : public GroupBuilder {
     ARROW_RETURN_NOT_OK(AppendClickAndTime(row, click, next()));
     ARROW_RETURN_NOT_OK(AppendInt(row.user, next()));
     if (requests_) ARROW_RETURN_NOT_OK(AppendInt(row.request, next()));
-    return AppendFeatures(row.row, 0, PlantedModel::kNumbers, 0, PlantedModel::kIds, next);
+    ARROW_RETURN_NOT_OK(
+        AppendFeatures(row.row, 0, PlantedModel::kNumbers, 0, PlantedModel::kIds, next));
+    if (!sequence_) return arrow::Status::OK();
+    ARROW_RETURN_NOT_OK(AppendSequence(row.sequence, next));
+    return AppendTarget(row.sequence, next);
   }
   arrow::Result<std::shared_ptr<arrow::RecordBatch>> Finish() override { return columns_->Flush(); }
 
  private:
   const std::unique_ptr<arrow::RecordBatchBuilder> columns_;
-  const bool requests_;
+  const bool requests_, sequence_;
 };
 
 class NestedBuilder : public GroupBuilder {
  public:
-  explicit NestedBuilder(std::unique_ptr<arrow::RecordBatchBuilder> columns)
-      : columns_(std::move(columns)) {}
+  NestedBuilder(std::unique_ptr<arrow::RecordBatchBuilder> columns, const GeneratorOptions& options)
+      : columns_(std::move(columns)), sequence_(options.sequence > 0) {}
 
   arrow::Status Append(const LoggedRow& row) override {
     auto* user = columns_->GetFieldAs<arrow::StructBuilder>(1);
@@ -213,20 +224,26 @@ class NestedBuilder : public GroupBuilder {
       ARROW_RETURN_NOT_OK(AppendFeatures(row.row, 0, PlantedModel::kUserNumbers, 0,
                                          PlantedModel::kUserIds,
                                          [&] { return user->field_builder(at++); }));
+      if (sequence_) {
+        ARROW_RETURN_NOT_OK(
+            AppendSequence(row.sequence, [&] { return user->field_builder(at++); }));
+      }
       ARROW_RETURN_NOT_OK(list->Append());
     }
     ARROW_RETURN_NOT_OK(impression->Append());
     ARROW_RETURN_NOT_OK(
         AppendClickAndTime(row, impression->field_builder(0), impression->field_builder(1)));
     int at = 2;
-    return AppendFeatures(row.row, PlantedModel::kUserNumbers, PlantedModel::kNumbers,
-                          PlantedModel::kUserIds, PlantedModel::kIds,
-                          [&] { return impression->field_builder(at++); });
+    auto next = [&] { return impression->field_builder(at++); };
+    ARROW_RETURN_NOT_OK(AppendFeatures(row.row, PlantedModel::kUserNumbers, PlantedModel::kNumbers,
+                                       PlantedModel::kUserIds, PlantedModel::kIds, next));
+    return sequence_ ? AppendTarget(row.sequence, next) : arrow::Status::OK();
   }
   arrow::Result<std::shared_ptr<arrow::RecordBatch>> Finish() override { return columns_->Flush(); }
 
  private:
   const std::unique_ptr<arrow::RecordBatchBuilder> columns_;
+  const bool sequence_;
 };
 
 class Writer {
@@ -235,12 +252,13 @@ class Writer {
       : options_(options),
         root_(std::move(root)),
         model_(options.seed),
+        sequence_(options.seed, options.sequence),
         user_key_(Mix64(options.seed) + 1),
         time_key_(Mix64(options.seed) + 2),
         users_(std::max<int64_t>(100, options.rows / 50)) {}
 
   // `sums` null: they are known already.
-  absl::Status WriteDay(const Day& day, bool nested, Sums* sums) const {
+  absl::Status WriteDay(const Day& day, bool nested, TruthSums* sums) const {
     const std::string ds = absl::FormatCivilTime(kFirstDay + day.day);  // 2024-01-01
     const std::string dir =
         absl::StrCat(root_, day.eval ? "/eval" : "/train", nested ? "_nested" : "",
@@ -260,14 +278,15 @@ class Writer {
       const std::shared_ptr<arrow::Schema>& schema, bool nested) const {
     ARROW_ASSIGN_OR_RAISE(auto columns,
                           arrow::RecordBatchBuilder::Make(schema, arrow::default_memory_pool()));
-    if (nested) return std::make_unique<NestedBuilder>(std::move(columns));
-    return std::make_unique<FlatBuilder>(std::move(columns), options_.impressions > 1);
+    if (nested) return std::make_unique<NestedBuilder>(std::move(columns), options_);
+    return std::make_unique<FlatBuilder>(std::move(columns), options_);
   }
 
   void Fill(const Day& day, int64_t i, LoggedRow* out) const {
     const int64_t row = day.first + i, k = options_.impressions;
     const int64_t user = row - i % k;  // The request's first row.
-    model_.Fill(row, user, &out->row);
+    if (options_.sequence > 0) sequence_.Fill(row, user, &out->sequence);
+    model_.Fill(row, user, out->sequence.logit, &out->row);
     // Squared: some users are met often, most seldom.
     const double u = RandomUniform(user_key_, user);
     out->user = static_cast<int64_t>(u * u * static_cast<double>(users_));
@@ -277,7 +296,7 @@ class Writer {
   }
 
   arrow::Status WriteRows(const Day& day, bool nested, const std::shared_ptr<FileStream>& stream,
-                          Sums* sums) const {
+                          TruthSums* sums) const {
     // A request stands in one row group.
     const int64_t group_rows = (options_.row_group_rows + options_.impressions - 1) /
                                options_.impressions * options_.impressions;
@@ -285,7 +304,7 @@ class Writer {
                           .compression(parquet::Compression::SNAPPY)
                           ->max_row_group_length(group_rows)
                           ->build();
-    const auto schema = nested ? NestedSchema() : FlatSchema(options_.impressions > 1);
+    const auto schema = nested ? NestedSchema(options_) : FlatSchema(options_);
     ARROW_ASSIGN_OR_RAISE(
         auto writer, parquet::arrow::FileWriter::Open(*schema, arrow::default_memory_pool(), stream,
                                                       properties));
@@ -316,6 +335,7 @@ class Writer {
   const GeneratorOptions& options_;
   const std::string root_;
   const PlantedModel model_;
+  const PlantedSequence sequence_;
   const uint64_t user_key_, time_key_;
   const int64_t users_;
 };
@@ -343,6 +363,9 @@ absl::Status CheckOptions(const GeneratorOptions& o) {
   if (o.days < 1 || o.days > 3650) return absl::InvalidArgumentError("--days must be in 1..3650");
   if (o.impressions < 1 || o.impressions > 1000) {
     return absl::InvalidArgumentError("--impressions must be in 1..1000");
+  }
+  if (o.sequence < 0 || o.sequence > 1000) {
+    return absl::InvalidArgumentError("--sequence must be in 0..1000");
   }
   if (!PathExists(o.out)) return absl::OkStatus();
   if (!o.overwrite) {
@@ -372,12 +395,12 @@ absl::StatusOr<GeneratorReport> WriteAll(const GeneratorOptions& options, const 
   const std::vector<Day> days = DaysOf(options);
   const Writer writer(options, root);
   absl::Mutex mu;
-  Sums train, eval;                          // Guarded by mu while the pool runs.
+  TruthSums train, eval;                     // Guarded by mu while the pool runs.
   std::vector<double> logloss(days.size());  // Summed in order: no thread changes a bit.
   std::vector<absl::Status> statuses(days.size());
   ThreadPool pool(options.threads);
   pool.ParallelFor(static_cast<int>(days.size()), [&](int d) {
-    Sums sums;
+    TruthSums sums;
     statuses[d] = writer.WriteDay(days[d], /*nested=*/false, &sums);
     if (options.impressions > 1) {
       statuses[d].Update(writer.WriteDay(days[d], /*nested=*/true, nullptr));
@@ -390,7 +413,7 @@ absl::StatusOr<GeneratorReport> WriteAll(const GeneratorOptions& options, const 
     RETURN_IF_ERROR(statuses[d]);
     (days[d].eval ? eval : train).logloss += logloss[d];
   }
-  GeneratorReport report{TruthOf(train), TruthOf(eval), ""};
+  GeneratorReport report{train.Truth(), eval.Truth(), ""};
   report.json = ReportJson(options, report);
   RETURN_IF_ERROR(WriteFileAtomically(JoinPath(root, kTruthFile), report.json + "\n"));
   return report;

@@ -12,6 +12,10 @@
 //   DIR/train_nested/ds=…/part-0000.parquet   and eval_nested: request, a struct
 //                                             `user`, a list of structs `impressions`
 //
+// With `sequence` above 0 there are also `item` and `category` of the impression
+// and, of the user, `seen_item` and `seen_category`: lists of one length, up to so
+// many events, that bear on the click (PlantedSequence).
+//
 // Columns: click (int32), ts (timestamp, ascending within a day), user
 // (int64, for GAUC; has no effect), I1..I13 (double), C1..C26 (int64). The
 // same options give the same rows, whatever the threads.
@@ -34,6 +38,7 @@ struct GeneratorOptions {
   int threads = 0;  // 0: one per core.
   int row_group_rows = 65536;
   int impressions = 1;     // Rows of a request.
+  int sequence = 0;        // Most events that a user has seen; 0: none of these columns.
   bool overwrite = false;  // Replace DIR, if it is a data set of Generate's.
 };
 

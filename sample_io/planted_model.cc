@@ -144,7 +144,7 @@ double PlantedModel::Logit(const std::array<int64_t, kIds>& ranks, const Row& ro
   return logit;
 }
 
-void PlantedModel::Fill(int64_t row, int64_t user, Row* out) const {
+void PlantedModel::Fill(int64_t row, int64_t user, double shift, Row* out) const {
   std::array<int64_t, kIds> ranks;
   for (int f = 0; f < kIds; ++f) {
     ranks[f] = DrawRank(f, f < kUserIds ? user : row);
@@ -157,7 +157,7 @@ void PlantedModel::Fill(int64_t row, int64_t user, Row* out) const {
     out->numbers[i] = std::floor(std::expm1(log));
     out->number_null[i] = RandomUniform(Key(seed_, kNumberNull, i), of) < kNumberMissing[i];
   }
-  out->probability = 1 / (1 + std::exp(-Logit(ranks, *out)));
+  out->probability = 1 / (1 + std::exp(-Logit(ranks, *out) - shift));
   out->click = RandomUniform(Key(seed_, kClick, 0), row) < out->probability;
 }
 

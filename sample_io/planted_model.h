@@ -36,11 +36,11 @@ class PlantedModel {
     double probability;
     bool click;
   };
-  void Fill(int64_t row, Row* out) const { Fill(row, row, out); }
+  void Fill(int64_t row, Row* out) const { Fill(row, row, 0, out); }
   // A row whose user is that of row `user`: the first kUserIds ids and the
-  // first kUserNumbers numbers are the latter's.
+  // first kUserNumbers numbers are the latter's. `shift` is added to its logit.
   static constexpr int kUserIds = 23, kUserNumbers = 12;  // 35 of 39.
-  void Fill(int64_t row, int64_t user, Row* out) const;
+  void Fill(int64_t row, int64_t user, double shift, Row* out) const;
 
  private:
   static constexpr int kHead = 40;       // Most frequent ids of a field that have an effect,

@@ -16,6 +16,10 @@ DEFINE_int32(days, 7, "days that the training rows spread over");
 DEFINE_int32(impressions, 1,
              "rows that share a user, as one request; above 1 the data is also written nested, a "
              "request a row, to train_nested and eval_nested");
+DEFINE_int32(
+    sequence, 0,
+    "most events that a user has seen; above 0 the data also has item, category, seen_item "
+    "and seen_category, which bear on the click");
 DEFINE_uint64(seed, 1, "every row follows from it");
 DEFINE_bool(overwrite, false, "replace a data set of an earlier run");
 
@@ -41,6 +45,7 @@ absl::Status RunGenerate(const VerbCall& call) {
   options.days = FLAGS_days;
   options.seed = FLAGS_seed;
   options.impressions = FLAGS_impressions;
+  options.sequence = FLAGS_sequence;
   options.overwrite = FLAGS_overwrite;
   auto start = std::chrono::steady_clock::now();
   ASSIGN_OR_RETURN(GeneratorReport report, Generate(options));
@@ -59,12 +64,13 @@ absl::Status RunGenerate(const VerbCall& call) {
 }  // namespace
 
 Verb GenerateVerb() {
-  return {"generate",
-          "Write Parquet from a planted model, and the best AUC and log loss one could reach",
-          "starling generate --out DIR [--rows N] [--eval_rows N] [--days D] [--seed S] "
-          "[--impressions K]",
-          {"out", "rows", "eval_rows", "days", "seed", "impressions", "overwrite", "json"},
-          RunGenerate};
+  return {
+      "generate",
+      "Write Parquet from a planted model, and the best AUC and log loss one could reach",
+      "starling generate --out DIR [--rows N] [--eval_rows N] [--days D] [--seed S] "
+      "[--impressions K] [--sequence L]",
+      {"out", "rows", "eval_rows", "days", "seed", "impressions", "sequence", "overwrite", "json"},
+      RunGenerate};
 }
 
 }  // namespace starling

@@ -1,0 +1,33 @@
+#include "sample_io/generator_truth.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace starling {
+
+void TruthSums::Add(double probability, bool click) {
+  ++(click ? clicks_ : others_)[std::min(kBins - 1, static_cast<int>(probability * kBins))];
+  logloss -= std::log(click ? probability : 1 - probability);
+}
+
+void TruthSums::Add(const TruthSums& other) {
+  for (int b = 0; b < kBins; ++b) clicks_[b] += other.clicks_[b];
+  for (int b = 0; b < kBins; ++b) others_[b] += other.others_[b];
+  logloss += other.logloss;
+}
+
+PartTruth TruthSums::Truth() const {
+  PartTruth truth;
+  double below = 0, wins = 0;  // Non-clicks under this bin; pairs in the right order.
+  for (int b = 0; b < kBins; ++b) {
+    wins += static_cast<double>(clicks_[b]) * (below + 0.5 * others_[b]);
+    below += others_[b];
+    truth.clicks += clicks_[b];
+    truth.rows += clicks_[b] + others_[b];
+  }
+  if (truth.clicks > 0 && below > 0) truth.auc = wins / (truth.clicks * below);
+  if (truth.rows > 0) truth.logloss = logloss / truth.rows;
+  return truth;
+}
+
+}  // namespace starling
