@@ -120,6 +120,7 @@ class NetworkImpl : public Network {
       if (std::ssize(rows[t]) != floats) return Mismatch("floats of rows", rows[t].size(), floats);
     }
     for (const SlotSpec& slot : spec_.slots()) RETURN_IF_ERROR(CheckSlot(batch, slot));
+    RETURN_IF_ERROR(CheckSequences(batch));
     const int64_t dense = int64_t{batch.rows} * spec_.raws_size();
     if (std::ssize(batch.dense) != dense) return Mismatch("raw values", batch.dense.size(), dense);
     if (std::ssize(params) != param_floats()) {
@@ -129,17 +130,37 @@ class NetworkImpl : public Network {
     return absl::OkStatus();
   }
 
+  // Slots of one sequence are aligned.
+  absl::Status CheckSequences(const Batch& batch) const {
+    for (const SequenceAxis& axis : graph_.sequences) {
+      const auto slot_of = [&](const SlotSpec& spec) -> const Slot& {
+        return batch.tables[spec.table()].slots[spec.slot()];
+      };
+      const Slot& first = slot_of(axis.slots[0]);
+      for (const SlotSpec& spec : axis.slots) {
+        const Slot& slot = slot_of(spec);
+        if (slot.owner == first.owner && slot.offsets == first.offsets) continue;
+        return absl::InvalidArgumentError(
+            absl::StrCat("network: sequences `", axis.slots[0].name(), "` and `", spec.name(),
+                         "` are read side by side, but differ in length"));
+      }
+    }
+    return absl::OkStatus();
+  }
+
   static absl::Status CheckSlot(const Batch& batch, const SlotSpec& spec) {
     const std::vector<Slot>& slots = batch.tables[spec.table()].slots;
     if (spec.slot() >= std::ssize(slots)) {
       return Mismatch("slots of a table", slots.size(), spec.slot() + 1);
     }
     const Slot& slot = slots[spec.slot()];
-    if (slot.axis == Axis::kPosition) {
+    if ((slot.axis == Axis::kPosition) != spec.has_sequence()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("network: feature `", spec.name(), "` is a sequence, which no model pools"));
+          absl::StrCat("network: feature `", spec.name(), "` is ",
+                       spec.has_sequence() ? "pooled, but the model reads its positions"
+                                           : "a sequence, but the model reads it pooled"));
     }
-    const bool by_request = slot.axis == Axis::kRequest && !batch.request_of_row.empty();
+    const bool by_request = slot.entries() == Axis::kRequest && !batch.request_of_row.empty();
     const int64_t entries = by_request ? batch.requests : batch.rows;
     if (std::ssize(slot.offsets) != entries + 1) {
       return Mismatch("offsets of a slot", slot.offsets.size(), entries + 1);

@@ -57,6 +57,10 @@ World WorldOf(const Golden& golden) {
     spec->set_embedding_offset(1);
     spec->set_embedding_dim(4);
     Slot& slot = table.slots.emplace_back();
+    if (golden.values.contains("sequence") && golden.at("sequence")[0] == s) {
+      spec->set_sequence(0);
+      slot.axis = Axis::kPosition;
+    }
     slot.offsets.push_back(0);
     for (float count : golden.at(absl::StrCat("counts.", s))) {
       slot.offsets.push_back(slot.offsets.back() + static_cast<uint32_t>(count));
@@ -113,7 +117,7 @@ INSTANTIATE_TEST_SUITE_P(Models, GoldenTest,
                          testing::Values("lr", "fm", "dnn", "wide_deep", "deepfm", "dcnv2", "fwfm",
                                          "nfm", "dcn", "xdeepfm", "ipnn", "opnn", "bilinear",
                                          "dlrm", "autoint", "finalmlp", "prelu", "gelu",
-                                         "leaky_relu"));
+                                         "leaky_relu", "din", "din_softmax", "dien", "dien_aigru"));
 
 }  // namespace
 }  // namespace starling

@@ -103,7 +103,19 @@ INSTANTIATE_TEST_SUITE_P(
         "heads: 2 gate1: 'f00' gate2: 'f10' gate2: 'f11' gate_hidden: 3 }",
         "finalmlp { mlp1 { hidden: 17 activation: TANH } mlp2 { hidden: 18 activation: TANH } }",
         "dnn { hidden: 7 hidden: 5 activation: PRELU layer_norm: true }",
-        "dnn { hidden: 7 activation: GELU }", "dnn { hidden: 7 activation: LEAKY_RELU }"));
+        "dnn { hidden: 7 activation: GELU }", "dnn { hidden: 7 activation: LEAKY_RELU }",
+        "dnn { hidden: 5 hidden: 4 activation: DICE }",
+        "din { attention { sequence: 's0' sequence: 's1' target: 'f00' target: 'f10' } "
+        "attention_hidden: 5 hidden: 4 }",
+        "din { attention { sequence: 's1' target: 'f11' } attention { sequence: 's0' target: 'f00' "
+        "} "
+        "attention_hidden: 5 attention_activation: TANH attention_softmax: true hidden: 4 "
+        "activation: TANH }",
+        "dien { attention { sequence: 's0' sequence: 's1' target: 'f00' target: 'f10' } "
+        "attention_hidden: 4 attention_activation: TANH hidden: 4 activation: TANH }",
+        "dien { attention { sequence: 's0' target: 'f01' } attention { sequence: 's1' target: "
+        "'f10' } "
+        "attention_hidden: 4 evolution: AIGRU auxiliary_weight: 0.3 hidden: 3 }"));
 
 }  // namespace
 }  // namespace starling

@@ -32,10 +32,11 @@ void Renumber(std::span<const int> new_id, Graph* graph) {
   for (int* id : {&graph->embedding, &graph->linear}) {
     if (*id >= 0) *id = new_id[*id];
   }
+  for (SequenceAxis& axis : graph->sequences) axis.input = new_id[axis.input];
 }
 
 Value GraphBuilder::Append(std::unique_ptr<Op> op) {
-  const Value value{static_cast<int>(graph_.ops.size()), op->width()};
+  const Value value{static_cast<int>(graph_.ops.size()), op->width(), op->sequence()};
   graph_.ops.push_back(std::move(op));
   return value;
 }

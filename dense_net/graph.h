@@ -1,6 +1,8 @@
 // A model as a static dataflow graph of named ops.
 //
-// Every value of the graph is a matrix (rows of the batch, width). Ops stand in
+// Every value of the graph is a matrix (rows of the batch, width), or (positions
+// of a sequence, width), the positions of a row standing together in their order:
+// there is no padding, and an op on positions is the same op on more rows. Ops stand in
 // the order they run; the backward pass takes them in reverse. An op is one
 // file (op_*.cc): its width rule, forward, backward and FLOPs. Ops are const:
 // what a step changes lives in memory that the executor (forward.h) hands them
@@ -9,6 +11,7 @@
 // Building is single-threaded; a finished Graph is constant.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -25,6 +28,7 @@ namespace starling {
 struct Value {
   int id = -1;
   int width = 0;
+  int sequence = -1;  // Its rows are the positions of Graph::sequences[sequence]; -1: the batch's.
 };
 
 // What all tiles of one step share.
@@ -38,17 +42,31 @@ struct Step {
   int tile = 0;                 // Rows of a full tile.
   int tiles = 0;                // Tiles of the batch.
   Real* scores = nullptr;       // (rows)
-  double* tile_loss = nullptr;  // (tiles): sums of the log loss.
+  double* tile_loss = nullptr;  // (tiles): each loss adds its weighted sum over the tile's rows.
+  // By sequence of the graph, (rows + 1): row r has positions [p[r], p[r + 1]).
+  std::span<const std::vector<int64_t>> positions;
+
+  // Rows, or positions, before a row of the batch; in all; and of a tile.
+  int64_t Before(int sequence, int64_t row) const {
+    return sequence < 0 ? row : positions[sequence][row];
+  }
+  int64_t Rows(int sequence) const { return Before(sequence, batch->rows); }
+  int64_t TileRows(int sequence, int t) const {
+    const int64_t first = int64_t{t} * tile, end = std::min<int64_t>(first + tile, batch->rows);
+    return Before(sequence, end) - Before(sequence, first);
+  }
 };
 
-// An op's view of one tile. All matrices are dense; `first` is the batch's row
-// that stands in row 0 of them.
+// An op's view of one tile. All matrices are dense; `first` is the row, of the
+// batch or of a sequence's positions, that stands in row 0 of the op's output.
 inline constexpr int kOpInputsMax = 4;
 struct OpTile {
   const Step* step = nullptr;
   int index = 0;
   int64_t first = 0;
   int rows = 0;
+  int64_t batch_first = 0;  // The same on the batch's rows, whatever the op's.
+  int batch_rows = 0;
   std::array<const Real*, kOpInputsMax> in{};
   Real* out = nullptr;
   // Backward only. A null in_grad is not wanted; in_add says that it already
@@ -61,6 +79,12 @@ struct OpTile {
   Real* scratch = nullptr;      // The thread's, ScratchFloats.
   const Device& device() const { return *step->device; }
   const Kernels& kernels() const { return step->device->kernels(); }
+
+  // Where the positions of row i of the tile begin in its matrices; i <= batch_rows.
+  int64_t PositionsBefore(int sequence, int i) const {
+    const std::vector<int64_t>& positions = step->positions[sequence];
+    return positions[batch_first + i] - positions[batch_first];
+  }
 };
 
 class OnnxGraph;
@@ -83,6 +107,8 @@ class Op {
   const std::string& name() const { return name_; }
   const std::vector<Value>& inputs() const { return inputs_; }
   int width() const { return width_; }
+  // Value::sequence of the output: that of input 0, unless the op says.
+  virtual int sequence() const { return inputs_.empty() ? -1 : inputs_[0].sequence; }
 
   virtual void Forward(const OpTile& tile) const = 0;
   virtual void Backward(const OpTile& tile) const = 0;
@@ -107,6 +133,7 @@ class Op {
   virtual Fusing fusing() const { return Fusing::kNone; }
 
   virtual int64_t StateFloats(const Step& /*step*/) const { return 0; }
+  // `tile`: the most rows, or positions, of a tile.
   virtual int64_t ScratchFloats(int /*tile*/) const { return 0; }
   // Adds the scoring form of this op to `onnx` and returns the name of its
   // output; in[i] is that of input i. By default Unimplemented, naming the op.
@@ -140,6 +167,12 @@ class CoupledOp : public Op {
 
 enum class Init { kZero, kOne, kQuarter, kXavierNormal };
 
+// The positions of slots that are aligned, and the op that reads these.
+struct SequenceAxis {
+  int input = -1;
+  std::vector<SlotSpec> slots;
+};
+
 struct Graph {
   std::vector<std::unique_ptr<Op>> ops;  // In running order; the last is the loss.
   std::vector<ParamSpec> params;
@@ -147,6 +180,7 @@ struct Graph {
   int64_t param_floats = 0;
   // The two ops that read table rows; -1 if the model has none.
   int embedding = -1, linear = -1;
+  std::vector<SequenceAxis> sequences;
 };
 
 // After a pass has moved ops: what was op i is op new_id[i], everywhere in the graph.

@@ -63,6 +63,25 @@ struct Kernels {
   // out = x * (keep_scale where the hash of (key, first_row + i, j) is below `keep`, else 0).
   void (*dropout)(int m, int n, uint64_t key, int64_t first_row, uint32_t keep, Real keep_scale,
                   const Real* x, Real* out, bool add);
+  // Dice by column: y = x * (alpha + (1 - alpha) * p), p = sigmoid((x - mean) * inv_std).
+  void (*dice)(int m, int n, const Real* x, const Real* mean, const Real* inv_std,
+               const Real* alpha, Real* y);
+  // sums (3, n) += sums of the gradient of (x - mean) * inv_std, of its product with
+  // that, and of the gradient of alpha; g is the gradient of y.
+  void (*dice_sums)(int m, int n, const Real* g, const Real* x, const Real* mean,
+                    const Real* inv_std, const Real* alpha, Real* sums);
+  // out = the gradient of x, given the first two sums over all rows, divided by their number.
+  void (*dice_backward)(int m, int n, const Real* g, const Real* x, const Real* mean,
+                        const Real* inv_std, const Real* alpha, const Real* mean_grad,
+                        const Real* mean_grad_normal, Real* out, bool add);
+  // One cell of a GRU (op_gru.cc), of h units: after (h) from gates and hidden (3 h).
+  void (*gru_cell)(int h, const Real* gates, const Real* hidden, Real weight, const Real* before,
+                   Real* after);
+  // g (h) is the gradient of `after`. Fills those of gates and hidden (3 h), of `before`
+  // as far as it is not by way of hidden, and g_weight (h), whose sum is the weight's.
+  void (*gru_cell_backward)(int h, const Real* gates, const Real* hidden, Real weight,
+                            const Real* before, const Real* g, Real* g_gates, Real* g_hidden,
+                            Real* g_before, Real* g_weight);
   // y (m) = half of (the squared sum less the sum of squares) of x (m, slots, dim);
   // scratch (m, 2 dim).
   void (*fm)(int m, int slots, int dim, const Real* x, Real* scratch, Real* y);

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <math.h>
+#include <string.h>
 
 #include "dense_net/kernels.h"
 
@@ -34,6 +35,30 @@ STARLING_HOST_DEVICE inline float Exp(float x) { return expf(x); }
 STARLING_HOST_DEVICE inline double Exp(double x) { return exp(x); }
 STARLING_HOST_DEVICE inline float Tanh(float x) { return tanhf(x); }
 STARLING_HOST_DEVICE inline double Tanh(double x) { return tanh(x); }
+
+// 2^n times a polynomial of the rest, after Cephes: within 2 units of the last
+// place, NaN stays NaN, and it vectorises, which expf does not.
+STARLING_HOST_DEVICE inline float QuickExp(float x) {
+  x = x < -87.3f ? -87.3f : x;
+  x = x > 88.3f ? 88.3f : x;
+  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23
+  const float n = (x * 1.44269504f + kRound) - kRound;
+  const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+  float p = 1.9875691500e-4f;
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * (r * r) + r + 1.0f;
+  const int32_t bits = (static_cast<int32_t>(n) + 127) << 23;
+  float power;
+  memcpy(&power, &bits, sizeof(power));
+  return p * power;
+}
+STARLING_HOST_DEVICE inline double QuickExp(double x) { return exp(x); }
+STARLING_HOST_DEVICE inline Real Logistic(Real x) { return 1 / (1 + QuickExp(-x)); }
+STARLING_HOST_DEVICE inline Real QuickTanh(Real x) { return 1 - 2 / (QuickExp(2 * x) + 1); }
 
 STARLING_HOST_DEVICE inline uint64_t MixKey(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
@@ -147,6 +172,66 @@ struct KernelsOn {
     });
   }
 
+  static void Dice(int m, int n, const Real* x, const Real* mean, const Real* inv_std,
+                   const Real* alpha, Real* y) {
+    Run::Matrix(m, n, [=] STARLING_HOST_DEVICE(int i, int j) {
+      const int64_t at = int64_t{i} * n + j;
+      const Real p = Logistic((x[at] - mean[j]) * inv_std[j]);
+      y[at] = x[at] * (alpha[j] + (1 - alpha[j]) * p);
+    });
+  }
+  static void DiceSums(int m, int n, const Real* g, const Real* x, const Real* mean,
+                       const Real* inv_std, const Real* alpha, Real* sums) {
+    Run::Columns(m, n, [=] STARLING_HOST_DEVICE(int i, int j) {
+      const int64_t at = int64_t{i} * n + j;
+      const Real normal = (x[at] - mean[j]) * inv_std[j], p = Logistic(normal);
+      const Real e = g[at] * x[at] * (1 - alpha[j]) * p * (1 - p);
+      sums[j] += e;
+      sums[n + j] += e * normal;
+      sums[2 * n + j] += g[at] * x[at] * (1 - p);
+    });
+  }
+  static void DiceBackward(int m, int n, const Real* g, const Real* x, const Real* mean,
+                           const Real* inv_std, const Real* alpha, const Real* mean_grad,
+                           const Real* mean_grad_normal, Real* out, bool add) {
+    Run::Matrix(m, n, [=] STARLING_HOST_DEVICE(int i, int j) {
+      const int64_t at = int64_t{i} * n + j;
+      const Real normal = (x[at] - mean[j]) * inv_std[j], p = Logistic(normal);
+      const Real e = g[at] * x[at] * (1 - alpha[j]) * p * (1 - p);
+      Put(&out[at],
+          g[at] * (alpha[j] + (1 - alpha[j]) * p) +
+              inv_std[j] * (e - mean_grad[j] - normal * mean_grad_normal[j]),
+          add);
+    });
+  }
+
+  static void GruCell(int h, const Real* gates, const Real* hidden, Real weight, const Real* before,
+                      Real* after) {
+    Run::Elements(h, [=] STARLING_HOST_DEVICE(int64_t j) {
+      const Real r = Logistic(gates[j] + hidden[j]);
+      const Real u = weight * Logistic(gates[h + j] + hidden[h + j]);
+      const Real n = QuickTanh(gates[2 * h + j] + r * hidden[2 * h + j]);
+      after[j] = (1 - u) * before[j] + u * n;
+    });
+  }
+  static void GruCellBackward(int h, const Real* gates, const Real* hidden, Real weight,
+                              const Real* before, const Real* g, Real* g_gates, Real* g_hidden,
+                              Real* g_before, Real* g_weight) {
+    Run::Elements(h, [=] STARLING_HOST_DEVICE(int64_t j) {
+      const Real r = Logistic(gates[j] + hidden[j]);
+      const Real u = Logistic(gates[h + j] + hidden[h + j]);
+      const Real n = QuickTanh(gates[2 * h + j] + r * hidden[2 * h + j]);
+      const Real g_update = g[j] * (n - before[j]);
+      const Real g_n = g[j] * weight * u * (1 - n * n);
+      g_weight[j] = g_update * u;
+      g_before[j] = g[j] * (1 - weight * u);
+      g_gates[j] = g_hidden[j] = g_n * hidden[2 * h + j] * r * (1 - r);
+      g_gates[h + j] = g_hidden[h + j] = g_update * weight * u * (1 - u);
+      g_gates[2 * h + j] = g_n;
+      g_hidden[2 * h + j] = g_n * r;
+    });
+  }
+
   static void Fm(int m, int slots, int dim, const Real* x, Real* scratch, Real* y) {
     Run::Rows(m, 2 * dim, scratch, [=] STARLING_HOST_DEVICE(int i, Real* sum) {
       const Real* row = x + int64_t{i} * slots * dim;
@@ -234,6 +319,11 @@ struct KernelsOn {
       .relu = Relu,
       .relu_backward = ReluBackward,
       .dropout = Dropout,
+      .dice = Dice,
+      .dice_sums = DiceSums,
+      .dice_backward = DiceBackward,
+      .gru_cell = GruCell,
+      .gru_cell_backward = GruCellBackward,
       .fm = Fm,
       .fm_backward = FmBackward,
       .multiply_add = MultiplyAdd,

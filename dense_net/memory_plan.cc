@@ -1,7 +1,7 @@
 #include "dense_net/memory_plan.h"
 
 #include <algorithm>
-#include <numeric>
+#include <utility>
 
 namespace starling {
 namespace {
@@ -18,10 +18,8 @@ struct Life {
   }
 };
 
-// Lowest offset first, widest life first.
-int64_t Place(std::vector<Life>* lives) {
-  std::vector<int> order(lives->size());
-  std::iota(order.begin(), order.end(), 0);
+// Lowest offset first, widest life first; the lives of `order` alone.
+int64_t Place(std::vector<int> order, std::vector<Life>* lives) {
   std::stable_sort(order.begin(), order.end(),
                    [&](int a, int b) { return (*lives)[a].width > (*lives)[b].width; });
   int64_t total = 0;
@@ -106,7 +104,12 @@ MemoryPlan PlanMemory(const Graph& graph, bool training) {
   for (int i = 0; i < n; ++i) {
     if (roots[i] != i) lives[i] = lives[n + i] = Life{};
   }
-  plan.width = Place(&lives);
+  std::vector<int> of_rows, of_positions;
+  for (int i = 0; i < 2 * n; ++i) {
+    (graph.ops[i % n]->sequence() < 0 ? of_rows : of_positions).push_back(i);
+  }
+  plan.width = Place(std::move(of_rows), &lives);
+  plan.position_width = Place(std::move(of_positions), &lives);
   for (int i = 0; i < n; ++i) {
     plan.value.push_back(lives[roots[i]].offset);
     plan.grad.push_back(lives[n + roots[i]].offset);

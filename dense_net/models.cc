@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
+#include "dense_net/target_attention.h"
 
 namespace starling {
 namespace {
@@ -33,6 +34,8 @@ constexpr ModelEntry kModels[] = {
     {ModelOptions::kDlrm, "dlrm", {false, true}, true, BuildDlrm},
     {ModelOptions::kAutoint, "autoint", {false, true}, true, BuildAutoInt},
     {ModelOptions::kFinalmlp, "finalmlp", {false, true}, false, BuildFinalMlp},
+    {ModelOptions::kDin, "din", {false, true, true}, false, BuildDin},
+    {ModelOptions::kDien, "dien", {false, true, true}, false, BuildDien},
 };
 
 const ModelEntry* Find(const ModelOptions& model) {
@@ -153,6 +156,15 @@ absl::Status CheckOptions(const ModelOptions& model, const char* name) {
     case ModelOptions::kFinalmlp:
       RETURN_IF_ERROR(CheckDeep(model.finalmlp().mlp1(), name));
       return CheckDeep(model.finalmlp().mlp2(), name);
+    case ModelOptions::kDin:
+      RETURN_IF_ERROR(CheckDeep(AttentionMlp(model.din()), "din: attention"));
+      return CheckDeep(model.din(), name);
+    case ModelOptions::kDien:
+      if (!(model.dien().auxiliary_weight() >= 0)) {
+        return absl::InvalidArgumentError("model dien: auxiliary_weight must be 0 or more");
+      }
+      RETURN_IF_ERROR(CheckDeep(AttentionMlp(model.dien()), "dien: attention"));
+      return CheckDeep(model.dien(), name);
     default:
       return absl::OkStatus();
   }
@@ -173,6 +185,12 @@ absl::StatusOr<const ModelEntry*> Check(const GraphSpec& spec) {
   RETURN_IF_ERROR(CheckOptions(spec.model(), model->name));
   for (const SlotSpec& slot : spec.slots()) RETURN_IF_ERROR(CheckSlot(slot, *model, spec));
   if (spec.model().has_finalmlp()) RETURN_IF_ERROR(CheckFinalMlp(spec));
+  if (spec.model().has_din()) {
+    RETURN_IF_ERROR(CheckAttention(spec, spec.model().din().attention(), model->name));
+  }
+  if (spec.model().has_dien()) {
+    RETURN_IF_ERROR(CheckAttention(spec, spec.model().dien().attention(), model->name));
+  }
   return model;
 }
 

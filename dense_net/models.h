@@ -19,6 +19,8 @@ Value BuildDnn(const GraphSpec& spec, GraphBuilder* graph);
 Value BuildWideDeep(const GraphSpec& spec, GraphBuilder* graph);
 Value BuildDeepFm(const GraphSpec& spec, GraphBuilder* graph);
 Value BuildDcnV2(const GraphSpec& spec, GraphBuilder* graph);
+Value BuildDin(const GraphSpec& spec, GraphBuilder* graph);
+Value BuildDien(const GraphSpec& spec, GraphBuilder* graph);
 
 Value BuildFwFm(const GraphSpec& spec, GraphBuilder* graph);
 Value BuildNfm(const GraphSpec& spec, GraphBuilder* graph);

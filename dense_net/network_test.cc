@@ -58,7 +58,9 @@ const ParamSpec& Param(const Network& network, const std::string& name) {
 
 TEST(Network, WarmStepAllocatesNothing) {
   for (const char* model : {"deepfm { hidden: 20 hidden: 9 dropout: 0.2 }",
-                            "dcnv2 { cross_layers: 2 hidden: 8 batch_norm: true }"}) {
+                            "dcnv2 { cross_layers: 2 hidden: 8 batch_norm: true }",
+                            "dien { attention { sequence: 's0' target: 'f00' } "
+                            "attention { sequence: 's1' target: 'f10' } hidden: 8 }"}) {
     World world = MakeWorld(model, {.rows = 300});
     auto network = MakeNetwork(world.spec, {.tile = 64, .lanes = 2});
     const std::vector<float> params = RandomParams(*network, 1);

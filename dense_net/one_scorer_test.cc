@@ -94,7 +94,14 @@ INSTANTIATE_TEST_SUITE_P(
                     "gate1: 'f00' gate2: 'f10' gate_hidden: 5 }",
                     "dnn { hidden: 21 activation: PRELU layer_norm: true }",
                     "dnn { hidden: 21 activation: GELU }",
-                    "dnn { hidden: 21 activation: LEAKY_RELU }"));
+                    "dnn { hidden: 21 activation: LEAKY_RELU }",
+        "din { attention { sequence: 's0' sequence: 's1' target: 'f00' target: 'f10' } "
+        "attention_hidden: 17 hidden: 9 }",
+        "din { attention { sequence: 's0' target: 'f00' } "
+        "attention { sequence: 's1' target: 'f11' } attention_activation: SIGMOID "
+        "attention_softmax: true hidden: 20 activation: RELU }",
+        "dien { attention { sequence: 's0' sequence: 's1' target: 'f00' target: 'f10' } "
+        "attention_hidden: 8 hidden: 12 }"));
 
 }  // namespace
 }  // namespace starling

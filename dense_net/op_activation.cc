@@ -26,7 +26,7 @@ class ActivationOp : public Op {
         return tile.kernels().sigmoid(n, tile.in[0], tile.out);
       case MlpOptions::TANH:
         return tile.kernels().tanh(n, tile.in[0], tile.out);
-      default:  // LEAKY_RELU
+      default:  // LEAKY_RELU; the others are ops of their own.
         for (int64_t i = 0; i < n; ++i) {
           tile.out[i] = tile.in[0][i] < 0 ? tile.in[0][i] * kLeak : tile.in[0][i];
         }
@@ -77,6 +77,7 @@ class ActivationOp : public Op {
 Value Activate(GraphBuilder* graph, std::string name, Value x, MlpOptions::Activation kind) {
   if (kind == MlpOptions::GELU) return Gelu(graph, std::move(name), x);
   if (kind == MlpOptions::PRELU) return Prelu(graph, std::move(name), x);
+  if (kind == MlpOptions::DICE) return Dice(graph, std::move(name), x);
   return graph->Append(std::make_unique<ActivationOp>(std::move(name), x, kind));
 }
 

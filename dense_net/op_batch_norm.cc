@@ -40,22 +40,26 @@ class BatchNormOp : public CoupledOp {
 
   void ReduceForward(const OpTile& tile) const override {
     Real* part = Part(tile.state, tile.index);
+    if (tile.rows == 0) return;
     tile.kernels().column_moments(tile.rows, width(), tile.in[0], part, part + width());
   }
 
   // Joins the tiles' moments by Chan's rule, in double.
   void CombineForward(const Step& step, Real* state, Real* param_grads) const override {
-    const int64_t rows = step.batch->rows;
     for (int j = 0; j < width(); ++j) {
       double mean = 0, m2 = 0, count = 0;
       for (int t = 0; t < step.tiles; ++t) {
+        const double n = static_cast<double>(step.TileRows(sequence(), t));
+        if (n == 0) continue;
         const Real* part = Part(state, t);
-        const double n =
-            static_cast<double>(std::min<int64_t>(step.tile, rows - int64_t{t} * step.tile));
         const double delta = part[j] - mean;
         m2 += part[width() + j] + delta * delta * (count * n / (count + n));
         count += n;
         mean += delta * (n / count);
+      }
+      if (count == 0) {  // Positions, of which the batch has none.
+        param_grads[params_.mean + j] = param_grads[params_.variance + j] = 0;
+        continue;
       }
       SetScale(step, mean, m2 / count, j, state);
       const double unbiased = m2 / std::max(count - 1, 1.0);
@@ -76,7 +80,7 @@ class BatchNormOp : public CoupledOp {
 
   // Leaves the means of g and g * x̂ in the place of shift and of the first part.
   void CombineBackward(const Step& step, Real* state, Real* param_grads) const override {
-    const double rows = step.batch->rows;
+    const double rows = static_cast<double>(std::max<int64_t>(1, step.Rows(sequence())));
     for (int j = 0; j < width(); ++j) {
       double sum_g = 0, sum_gx = 0;
       for (int t = 0; t < step.tiles; ++t) {

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "dense_net/kernels.h"
 #include "dense_net/ops.h"
 #include "dense_net/real.h"
 
@@ -24,7 +23,7 @@ class ColumnsOp : public Op {
     for (int i = 0; i < tile.rows; ++i) {
       const Real* x = tile.in[0] + int64_t{i} * x_width_;
       for (const ColumnRange& range : ranges_) {
-        Kernel().copy(range.width, x + range.begin, out, false);
+        tile.kernels().copy(range.width, x + range.begin, out, false);
         out += range.width;
       }
     }
@@ -37,7 +36,7 @@ class ColumnsOp : public Op {
     for (int i = 0; i < tile.rows; ++i) {
       Real* x = tile.in_grad[0] + int64_t{i} * x_width_;
       for (const ColumnRange& range : ranges_) {
-        Kernel().copy(range.width, g, x + range.begin, true);
+        tile.kernels().copy(range.width, g, x + range.begin, true);
         g += range.width;
       }
     }

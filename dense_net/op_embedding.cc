@@ -8,7 +8,7 @@ namespace starling {
 SlotView ViewSlot(const Step& step, const SlotSpec& spec) {
   const Batch& batch = *step.batch;
   const Slot& slot = batch.tables[spec.table()].slots[spec.slot()];
-  const bool by_request = slot.axis == Axis::kRequest && !batch.request_of_row.empty();
+  const bool by_request = slot.entries() == Axis::kRequest && !batch.request_of_row.empty();
   SlotView view;
   view.offsets = slot.offsets.data();
   view.index = slot.index.data();
@@ -18,6 +18,14 @@ SlotView ViewSlot(const Step& step, const SlotSpec& spec) {
   const size_t ids = batch.tables[spec.table()].ids.size();
   view.width = ids == 0 ? 0 : static_cast<int64_t>(step.rows[spec.table()].size() / ids);
   return view;
+}
+
+std::vector<SlotSpec> PooledSlots(const GraphSpec& spec) {
+  std::vector<SlotSpec> slots;
+  for (const SlotSpec& slot : spec.slots()) {
+    if (!slot.has_sequence()) slots.push_back(slot);
+  }
+  return slots;
 }
 
 namespace {
@@ -55,9 +63,9 @@ class EmbeddingOp : public Op {
 
 Value EmbeddingInput(GraphBuilder* graph, const GraphSpec& spec) {
   int width = 0;
-  for (const SlotSpec& slot : spec.slots()) width += slot.embedding_dim();
-  std::vector<SlotSpec> slots(spec.slots().begin(), spec.slots().end());
-  Value value = graph->Append(std::make_unique<EmbeddingOp>(std::move(slots), width));
+  const std::vector<SlotSpec> slots = PooledSlots(spec);
+  for (const SlotSpec& slot : slots) width += slot.embedding_dim();
+  Value value = graph->Append(std::make_unique<EmbeddingOp>(slots, width));
   graph->graph().embedding = value.id;
   return value;
 }

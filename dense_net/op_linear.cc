@@ -41,8 +41,7 @@ class LinearOp : public Op {
 
 Value LinearInput(GraphBuilder* graph, const GraphSpec& spec) {
   const int64_t bias = graph->AddParam("linear.bias", 1, 1, Init::kZero, false);
-  std::vector<SlotSpec> slots(spec.slots().begin(), spec.slots().end());
-  Value value = graph->Append(std::make_unique<LinearOp>(std::move(slots), bias));
+  Value value = graph->Append(std::make_unique<LinearOp>(PooledSlots(spec), bias));
   graph->graph().linear = value.id;
   return value;
 }

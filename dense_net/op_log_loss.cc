@@ -26,7 +26,7 @@ class LogLossOp : public Op {
       // Not std::max: a NaN must stay one.
       loss += (z < 0 ? 0 : z) - z * labels[i] + std::log1p(std::exp(-std::fabs(z)));
     }
-    tile.step->tile_loss[tile.index] = loss;
+    tile.step->tile_loss[tile.index] += loss;
   }
 
   void Backward(const OpTile& tile) const override {

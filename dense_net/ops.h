@@ -12,6 +12,8 @@ namespace starling {
 
 // (S * dim): the pooled embeddings of all slots, side by side, in the spec's order.
 Value EmbeddingInput(GraphBuilder* graph, const GraphSpec& spec);
+// The slots that are no sequences, in the spec's order.
+std::vector<SlotSpec> PooledSlots(const GraphSpec& spec);
 // (1): a bias plus the pooled first-order weights of all slots.
 Value LinearInput(GraphBuilder* graph, const GraphSpec& spec);
 // (F): the raw features.
@@ -93,6 +95,35 @@ Value Add(GraphBuilder* graph, std::string name, std::vector<Value> inputs);
 
 // Ends the graph: scores = sigmoid(x), and the mean log loss.
 void LogLoss(GraphBuilder* graph, Value logit);
+
+// Sequences, position by position. A value on positions goes through all ops
+// above as one on rows does.
+
+// (positions, sum of dims): the embeddings of aligned slots, side by side.
+Value SequenceInput(GraphBuilder* graph, std::string name, std::vector<SlotSpec> slots);
+// A row's positions become one; zeros if there are none.
+enum class SequencePooling { kSum, kMean, kMax, kLast };
+Value SequencePool(GraphBuilder* graph, std::string name, Value x, SequencePooling kind);
+// (positions, 4 d): [target, event, target - event, target * event]; the target
+// is (rows, d), the events are (positions, d).
+Value AttentionInput(GraphBuilder* graph, std::string name, Value target, Value events);
+// (positions, 1): x (positions, 1) made positive, with a sum of 1 in each row.
+Value SequenceSoftmax(GraphBuilder* graph, std::string name, Value x);
+// (rows, d): the sum of x (positions, d), each times its weight (positions, 1).
+Value WeightedSum(GraphBuilder* graph, std::string name, Value weights, Value x);
+// x, each row (or position) times its scale (1).
+Value ScaleRows(GraphBuilder* graph, std::string name, Value scale, Value x);
+// (positions, h): the states of a gated recurrent unit, from zeros on. `gates`
+// (positions, 3 h) is what the events say to the gates reset, update and new;
+// `weights` (positions, 1), if its id is not -1, scale the update: AUGRU.
+Value Gru(GraphBuilder* graph, std::string name, Value gates, Value weights);
+// `weight` times the mean over all pairs of neighbours of -log sigmoid(state *
+// next event) - log sigmoid(-state * an event of another row of the tile).
+void AuxiliaryLoss(GraphBuilder* graph, std::string name, Value states, Value events,
+                   double weight);
+// x between alpha * x and x, by how large x is in the batch (running moments
+// when scoring). An activation, with one alpha a column.
+Value Dice(GraphBuilder* graph, std::string name, Value x);
 
 // For pass_fuse.cc: one op of a chain's parts, each the reader of the one before.
 std::unique_ptr<Op> Fused(std::vector<std::unique_ptr<Op>> parts);

@@ -10,7 +10,7 @@ constexpr int64_t kIdsAtOnce = 512;
 
 bool ByRequest(const Batch& batch, const SlotSpec& slot) {
   return !batch.request_of_row.empty() &&
-         batch.tables[slot.table()].slots[slot.slot()].axis == Axis::kRequest;
+         batch.tables[slot.table()].slots[slot.slot()].entries() == Axis::kRequest;
 }
 
 // A slot of requests reads a row's gradient at the request's first row, which
@@ -32,6 +32,7 @@ void SumRequests(const Device& device, const GraphSpec& spec, const Graph& graph
   const int64_t width = graph.ops[graph.embedding]->width();
   int64_t column = 0;
   for (const SlotSpec& slot : spec.slots()) {
+    if (slot.has_sequence()) continue;
     Real* grad = space->embedding_grad.data() + column;
     for (uint32_t r = 0; ByRequest(batch, slot) && r < rows; ++r) {
       if (first_of(r) == r) continue;
@@ -39,6 +40,49 @@ void SumRequests(const Device& device, const GraphSpec& spec, const Graph& graph
                             true);
     }
     column += slot.embedding_dim();
+  }
+}
+
+// Likewise for sequences: the positions of a request are those of its first row.
+void SumRequestPositions(const Device& device, const Graph& graph, const Batch& batch,
+                         StepWorkspace* space) {
+  space->position_of_entry.resize(graph.sequences.size());
+  for (size_t s = 0; s < graph.sequences.size(); ++s) {
+    const SlotSpec& spec = graph.sequences[s].slots[0];
+    if (!ByRequest(batch, spec)) continue;
+    const Slot& slot = batch.tables[spec.table()].slots[spec.slot()];
+    const std::vector<int64_t>& positions = space->positions[s];
+    const int64_t width = graph.ops[graph.sequences[s].input]->width();
+    Real* grad = space->sequence_grads[s].data();
+    for (uint32_t r = 0; r < batch.rows; ++r) {
+      const uint32_t first = space->row_of_request[batch.request_of_row[r]];
+      if (first == r) continue;
+      device.kernels().copy((positions[r + 1] - positions[r]) * width, grad + positions[r] * width,
+                            grad + positions[first] * width, true);
+    }
+    std::vector<uint32_t>& of_entry = space->position_of_entry[s];
+    of_entry.assign(slot.index.size(), static_cast<uint32_t>(positions.back()));
+    for (uint32_t q = 0; q < batch.requests; ++q) {
+      const uint32_t first = space->row_of_request[q];
+      for (uint32_t e = slot.offsets[q]; first < batch.rows && e < slot.offsets[q + 1]; ++e) {
+        of_entry[e] = static_cast<uint32_t>(positions[first] + e - slot.offsets[q]);
+      }
+    }
+  }
+}
+
+void RouteSequences(const Graph& graph, const Batch& batch, StepWorkspace* space) {
+  for (size_t s = 0; s < graph.sequences.size(); ++s) {
+    int64_t column = 0;
+    for (const SlotSpec& slot : graph.sequences[s].slots) {
+      GradientRoute& route = space->routes[space->route_offsets[slot.table()] + slot.slot()];
+      if (ByRequest(batch, slot)) route.row_of_entry = space->position_of_entry[s].data();
+      route.embedding = space->sequence_grads[s].data() + column;
+      route.embedding_stride = graph.ops[graph.sequences[s].input]->width();
+      route.embedding_dim = slot.embedding_dim();
+      route.embedding_offset = slot.embedding_offset();
+      column += slot.embedding_dim();
+    }
   }
 }
 
@@ -53,6 +97,7 @@ void MakeRoutes(const GraphSpec& spec, const Graph& graph, const Batch& batch,
   space->routes.assign(total, GradientRoute{});
   int64_t column = 0;
   for (const SlotSpec& slot : spec.slots()) {
+    if (slot.has_sequence()) continue;
     GradientRoute& route = space->routes[space->route_offsets[slot.table()] + slot.slot()];
     const bool by_request = ByRequest(batch, slot);
     if (by_request) route.row_of_entry = space->row_of_request.data();
@@ -68,6 +113,7 @@ void MakeRoutes(const GraphSpec& spec, const Graph& graph, const Batch& batch,
       route.linear_offset = slot.linear_offset();
     }
   }
+  RouteSequences(graph, batch, space);
 }
 
 // Zeros after the last row, for requests without rows.
@@ -77,6 +123,11 @@ void ClearPastEnd(const Graph& graph, const Batch& batch, StepWorkspace* space) 
     std::fill_n(space->embedding_grad.data() + batch.rows * width, width, Real{0});
   }
   if (graph.linear >= 0) space->linear_grad.data()[batch.rows] = 0;
+  for (size_t s = 0; s < graph.sequences.size(); ++s) {
+    const int64_t width = graph.ops[graph.sequences[s].input]->width();
+    std::fill_n(space->sequence_grads[s].data() + space->positions[s].back() * width, width,
+                Real{0});
+  }
 }
 
 }  // namespace
@@ -86,6 +137,7 @@ void SumRowGradients(const Device& device, const GraphSpec& spec, const Graph& g
                      std::span<const std::span<Real>> row_grads) {
   ClearPastEnd(graph, batch, space);
   SumRequests(device, spec, graph, batch, space);
+  SumRequestPositions(device, graph, batch, space);
   MakeRoutes(spec, graph, batch, space);
   for (size_t t = 0; t < batch.tables.size(); ++t) {
     const TableIds& table = batch.tables[t];

@@ -17,7 +17,38 @@ StepRun::StepRun(const Graph& graph, const MemoryPlan& plan, std::span<const int
   lanes_ = std::min(lanes, step_.tiles);
   capacity_ = RoundUp(step.tile);
   lane_floats_ = RoundUp(graph.param_floats);
+  CountPositions();
   Reserve();
+}
+
+// A request's sequence counts for each of its rows.
+void StepRun::CountPositions() {
+  const Batch& batch = *step_.batch;
+  space_->positions.resize(graph_.sequences.size());
+  for (size_t s = 0; s < graph_.sequences.size(); ++s) {
+    const SlotSpec& spec = graph_.sequences[s].slots[0];
+    const Slot& slot = batch.tables[spec.table()].slots[spec.slot()];
+    const bool by_request = slot.entries() == Axis::kRequest && !batch.request_of_row.empty();
+    std::vector<int64_t>& positions = space_->positions[s];
+    positions.assign(1, 0);
+    for (uint32_t r = 0; r < batch.rows; ++r) {
+      const uint32_t entry = by_request ? batch.request_of_row[r] : r;
+      positions.push_back(positions.back() + slot.offsets[entry + 1] - slot.offsets[entry]);
+    }
+  }
+  step_.positions = space_->positions;
+  for (size_t s = 0; s < graph_.sequences.size(); ++s) {
+    for (int t = 0; t < step_.tiles; ++t) {
+      position_capacity_ =
+          std::max(position_capacity_, RoundUp(step_.TileRows(static_cast<int>(s), t)));
+    }
+  }
+}
+
+int StepRun::Capacity(const Op& op) const {
+  bool positions = op.sequence() >= 0;
+  for (const Value& input : op.inputs()) positions = positions || input.sequence >= 0;
+  return positions ? std::max(step_.tile, static_cast<int>(position_capacity_)) : step_.tile;
 }
 
 void StepRun::Reserve() {
@@ -29,14 +60,14 @@ void StepRun::Reserve() {
   int64_t scratch = 0, state = 0;
   space.state_offsets.clear();
   for (const auto& op : graph_.ops) {
-    scratch = std::max(scratch, op->ScratchFloats(step_.tile));
+    scratch = std::max(scratch, op->ScratchFloats(Capacity(*op)));
     space.state_offsets.push_back(state);
     state += RoundUp(op->StateFloats(step_));
   }
   space.state.Reserve(*step_.device, state);
   for (int lane = 0; lane < lanes_; ++lane) {
     const int tiles = !whole() ? 1 : lane == 0 ? step_.tiles : 0;
-    space.arenas[lane].Reserve(*step_.device, tiles * plan_.width * capacity_);
+    space.arenas[lane].Reserve(*step_.device, tiles * ArenaFloats());
     space.scratch[lane].Reserve(*step_.device, scratch);
   }
   if (!step_.training) return;
@@ -48,31 +79,47 @@ void StepRun::Reserve() {
     space.embedding_grad.Reserve(*step_.device, rows * graph_.ops[graph_.embedding]->width());
   }
   if (graph_.linear >= 0) space.linear_grad.Reserve(*step_.device, rows);
+  space.sequence_grads.resize(graph_.sequences.size());
+  for (size_t s = 0; s < graph_.sequences.size(); ++s) {
+    const int64_t positions = step_.Rows(static_cast<int>(s)) + 1;
+    space.sequence_grads[s].Reserve(*step_.device,
+                                    positions * graph_.ops[graph_.sequences[s].input]->width());
+  }
 }
 
-Real* StepRun::Place(int64_t offset, const Tile& tile) const {
-  const int64_t arena = whole() ? tile.index * plan_.width : 0;
-  return space_->arenas[whole() ? 0 : tile.lane].data() + (arena + offset) * capacity_;
+Real* StepRun::Place(int op, int64_t offset, const Tile& tile) const {
+  Real* arena = space_->arenas[whole() ? 0 : tile.lane].data();
+  if (whole()) arena += tile.index * ArenaFloats();
+  if (graph_.ops[op]->sequence() < 0) return arena + offset * capacity_;
+  return arena + plan_.width * capacity_ + offset * position_capacity_;
 }
 
 Real* StepRun::Grad(int op, const Tile& tile) const {
   if (!plan_.wants_grad[op]) return nullptr;
-  if (!graph_.ops[op]->keeps_gradient()) return Place(plan_.grad[op], tile);
-  const RealBuffer& kept = op == graph_.embedding ? space_->embedding_grad : space_->linear_grad;
-  return kept.data() + int64_t{tile.index} * step_.tile * graph_.ops[op]->width();
+  if (!graph_.ops[op]->keeps_gradient()) return Place(op, plan_.grad[op], tile);
+  const int sequence = graph_.ops[op]->sequence();
+  const RealBuffer& kept = sequence >= 0            ? space_->sequence_grads[sequence]
+                           : op == graph_.embedding ? space_->embedding_grad
+                                                    : space_->linear_grad;
+  const int64_t first = step_.Before(sequence, int64_t{tile.index} * step_.tile);
+  return kept.data() + first * graph_.ops[op]->width();
 }
 
 OpTile StepRun::Bind(int op, const Tile& tile) const {
   OpTile bound;
   bound.step = &step_;
   bound.index = tile.index;
-  bound.first = int64_t{tile.index} * step_.tile;
-  bound.rows = static_cast<int>(std::min<int64_t>(step_.tile, step_.batch->rows - bound.first));
+  bound.batch_first = int64_t{tile.index} * step_.tile;
+  bound.batch_rows =
+      static_cast<int>(std::min<int64_t>(step_.tile, step_.batch->rows - bound.batch_first));
+  const int sequence = graph_.ops[op]->sequence();
+  bound.first = step_.Before(sequence, bound.batch_first);
+  bound.rows = static_cast<int>(step_.TileRows(sequence, tile.index));
   const std::vector<Value>& inputs = graph_.ops[op]->inputs();
   for (size_t v = 0; v < inputs.size(); ++v) {
-    bound.in[v] = Place(plan_.value[inputs[v].id], tile);
+    bound.in[v] = Place(inputs[v].id, plan_.value[inputs[v].id], tile);
   }
-  bound.out = Place(plan_.value[op], tile);
+  bound.out = Place(op, plan_.value[op], tile);
   bound.state = State(op);
   bound.scratch = space_->scratch[tile.lane].data();
   if (!step_.training) return bound;
@@ -87,6 +134,7 @@ void StepRun::Prepare() {
   Parallel(static_cast<int>(graph_.ops.size()),
            [&](int op) { graph_.ops[op]->Prepare(step_, State(op)); });
   if (!step_.training) return;
+  std::fill_n(step_.tile_loss, step_.tiles, 0.0);
   Parallel(lanes_,
            [&](int lane) { step_.device->kernels().fill(lane_floats_, 0, LaneGrads(lane)); });
 }

@@ -38,7 +38,7 @@ class StepRun {
   };
 
   OpTile Bind(int op, const Tile& tile) const;
-  Real* Place(int64_t offset, const Tile& tile) const;
+  Real* Place(int op, int64_t offset, const Tile& tile) const;
   Real* Grad(int op, const Tile& tile) const;
   Real* State(int op) const { return space_->state.data() + space_->state_offsets[op]; }
   Real* LaneGrads(int lane) const { return space_->lane_grads.data() + lane * lane_floats_; }
@@ -46,7 +46,12 @@ class StepRun {
 
   // Arena 0 holds all tiles, one after the other, since tiles wait for each other.
   bool whole() const { return !barriers_.empty(); }
+  void CountPositions();
   void Reserve();
+  int Capacity(const Op& op) const;
+  int64_t ArenaFloats() const {
+    return plan_.width * capacity_ + plan_.position_width * position_capacity_;
+  }
   void Prepare();
   void Forward(const Tile& tile, int begin, int end);   // Ops begin .. end - 1.
   void Backward(const Tile& tile, int begin, int end);  // Ops end - 1 .. begin.
@@ -78,8 +83,9 @@ class StepRun {
   StepWorkspace* const space_;
   Step step_;
   int lanes_ = 0;
-  bool check_ = false;    // Look for outputs that are not finite.
-  int64_t capacity_ = 0;  // Rows of a tile in an arena.
+  bool check_ = false;             // Look for outputs that are not finite.
+  int64_t capacity_ = 0;           // Rows of a tile in an arena,
+  int64_t position_capacity_ = 0;  // and positions, of any sequence.
   int64_t lane_floats_ = 0;
 };
 

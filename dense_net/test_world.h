@@ -1,6 +1,7 @@
 // Small random networks and batches for the tests of this folder: two tables of
 // two slots each, of all shapes a batch can have (several values an entry,
-// weights, empty entries, a slot on the request axis).
+// weights, empty entries, a slot on the request axis), and for models that read
+// sequences one of two slots, `s0` and `s1`.
 #pragma once
 
 #include <cstdint>

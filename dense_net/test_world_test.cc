@@ -46,6 +46,28 @@ Slot MakeSlot(uint64_t key, int table, int s, uint32_t entries, int ids) {
   return slot;
 }
 
+// One slot of positions in each table, `s0` and `s1`, aligned: none to four an entry.
+void AddSequence(const WorldOptions& options, uint64_t key, World* world) {
+  std::vector<uint32_t> offsets = {0};
+  for (uint32_t e = 0; e < (options.requests ? world->batch.requests : world->batch.rows); ++e) {
+    offsets.push_back(offsets.back() + static_cast<uint32_t>(RandomBelow(key, e, 5)));
+  }
+  for (int t = 0; t < kTables; ++t) {
+    SlotSpec spec = world->spec.slots(t * kSlots);
+    spec.set_name(absl::StrCat("s", t));
+    spec.set_slot(kSlots);
+    spec.set_sequence(0);
+    *world->spec.add_slots() = spec;
+    Slot& slot = world->batch.tables[t].slots.emplace_back();
+    slot.axis = Axis::kPosition;
+    slot.owner = options.requests ? Axis::kRequest : Axis::kRow;
+    slot.offsets = offsets;
+    for (uint32_t i = 0; i < offsets.back(); ++i) {
+      slot.index.push_back(static_cast<uint32_t>(RandomBelow(key + 1 + t, i, options.ids)));
+    }
+  }
+}
+
 }  // namespace
 
 ModelOptions ParseModel(const std::string& model) {
@@ -61,7 +83,8 @@ void LinkOccurrences(Batch* batch) {
       const Slot& slot = table.slots[s];
       for (uint32_t e = 0; e + 1 < slot.offsets.size(); ++e) {
         for (uint32_t v = slot.offsets[e]; v < slot.offsets[e + 1]; ++v) {
-          by_id[slot.index[v]].push_back({s, e, slot.weights.empty() ? 1 : slot.weights[v]});
+          const uint32_t entry = slot.axis == Axis::kPosition ? v : e;
+          by_id[slot.index[v]].push_back({s, entry, slot.weights.empty() ? 1 : slot.weights[v]});
         }
       }
     }
@@ -111,6 +134,7 @@ World MakeWorld(const std::string& model, const WorldOptions& options) {
       rows.push_back(static_cast<Real>(0.5 * RandomNormal(key + 20 + t, i)));
     }
   }
+  if (NeedsOf(world.spec.model()).sequences) AddSequence(options, key + 30, &world);
   LinkOccurrences(&batch);
   return world;
 }
@@ -131,7 +155,7 @@ Batch SubBatch(const Batch& batch, uint32_t first, uint32_t count) {
     copy.ids = table.ids;
     for (const Slot& slot : table.slots) {
       Slot& to = copy.slots.emplace_back(slot);
-      if (slot.axis == Axis::kRequest && !batch.request_of_row.empty()) continue;
+      if (slot.entries() == Axis::kRequest && !batch.request_of_row.empty()) continue;
       // Offsets may start anywhere: values stay where they are.
       to.offsets.assign(slot.offsets.begin() + first, slot.offsets.begin() + first + count + 1);
     }

@@ -41,6 +41,10 @@ struct StepWorkspace : Workspace {
   std::vector<int64_t> state_offsets;  // By op.
   // Gradients that table rows need, (batch rows + 1, width); the last row is 0.
   RealBuffer embedding_grad, linear_grad, request_linear_grad;
+  std::vector<RealBuffer> sequence_grads;       // By sequence, (positions + 1, width); likewise.
+  std::vector<std::vector<int64_t>> positions;  // By sequence; see Step::positions.
+  std::vector<std::vector<uint32_t>>
+      position_of_entry;  // By sequence of requests: the first row's.
   std::vector<double> tile_loss;
   std::vector<int> tile_bad_op;  // First op with a non-finite output, if looked for.
   std::vector<uint32_t> row_of_request;

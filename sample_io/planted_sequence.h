@@ -15,7 +15,7 @@ namespace starling {
 
 class PlantedSequence {
  public:
-  static constexpr int64_t kItems = 2000, kCategories = 40;
+  static constexpr int64_t kItems = 2000, kCategories = 100;
   static constexpr int kRecent = 2;
 
   // Users have seen 0 .. length_max events.

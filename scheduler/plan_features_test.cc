@@ -116,6 +116,29 @@ TEST(PlanFeaturesTest, ASequencesListsKnowEachOther) {
       << plan.features.ids(1).ShortDebugString();
 }
 
+TEST(PlanFeaturesTest, ASequenceWithoutPoolingKeepsItsPositions) {
+  Job job;
+  SourceMap map;
+  ASSERT_TRUE(
+      ParseYaml("data: {label: y}\nfeatures: [{id: [a, b], dim: 4}, {sequence: {ids: [i, j]}, "
+                "max_length: 3, dim: 4}, {sequence: {ids: k}, max_length: 5, dim: 4}]\n"
+                "model: {din: {attention: [{sequence: [i, j], target: [a, b]}]}}\n",
+                "job.yaml", {}, &job, &map)
+          .ok());
+  auto plan = MakePlan(job, map);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(plan->features.ids(i).has_sequence(), i >= 2);
+    EXPECT_EQ(plan->features.ids(i).sequence(), i == 4 ? 1 : 0);
+    EXPECT_EQ(plan->graph.slots(i).has_sequence(), i >= 2);
+    EXPECT_EQ(plan->graph.slots(i).sequence(), plan->features.ids(i).sequence());
+  }
+  // A checkpoint of the pooled form does not fit.
+  FeatureSet pooled = plan->features;
+  pooled.mutable_ids(2)->clear_sequence();
+  EXPECT_NE(FeatureHash(pooled), FeatureHash(plan->features));
+}
+
 TEST(PlanFeaturesTest, ASequenceMayHoldNumbers) {
   Plan plan = GoodPlan("{sequence: {ids: i, raws: x}, pooling: mean, dim: 4, norm: log1p}");
   RawFeature due;
@@ -179,7 +202,7 @@ TEST(PlanFeaturesTest, EveryErrorNamesItsPlace) {
        "13: the model reads each event of a sequence without pooling: give max_length, the most "
        "events of a row, or pooling, as in {pooling: mean}"},
       {"{sequence: {ids: a, raws: x}, max_length: 4}",
-       "13: numbers of a sequence are pooled: give pooling, as in {pooling: mean}, or write them "
+       "32: numbers of a sequence are pooled: give pooling, as in {pooling: mean}, or write them "
        "to "
        "a block of their own"},
       {"{sequence: {ids: a}, max_length: 4}",

@@ -43,7 +43,7 @@ class FakeReader : public BatchReader {
     table.ids = {next_ % 3};
     table.counts = {2};
     table.event_times = {0};
-    table.slots = {{Axis::kRow, {0, 1, 2}, {0, 0}, {}}};
+    table.slots = {{.offsets = {0, 1, 2}, .index = {0, 0}}};
     table.occurrence_offsets = {0, 2};
     table.occurrences = {{0, 0, 1.f}, {0, 1, 1.f}};
     batch->tables = {table};
