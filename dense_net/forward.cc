@@ -1,5 +1,6 @@
 #include "dense_net/forward.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -42,6 +43,7 @@ class NetworkImpl : public Network {
   const GraphSpec& spec() const override { return spec_; }
   const std::vector<ParamSpec>& params() const override { return graph_.params; }
   int64_t param_floats() const override { return graph_.param_floats; }
+  const std::vector<OutputSpec>& outputs() const override { return graph_.outputs; }
   double gemm_flops_forward() const override { return flops_forward_; }
   double gemm_flops_train() const override { return flops_train_; }
   std::unique_ptr<Workspace> NewWorkspace() const override {
@@ -106,6 +108,8 @@ class NetworkImpl : public Network {
     step.rows = rows;
     step.params = params.data();
     step.tile = options_.tile;
+    step.outputs = static_cast<int>(graph_.outputs.size());
+    step.labels = std::max(1, spec_.labels_size());
     step.scores = scores.data();
     return step;
   }
@@ -126,7 +130,8 @@ class NetworkImpl : public Network {
     if (std::ssize(params) != param_floats()) {
       return Mismatch("parameters", params.size(), param_floats());
     }
-    if (std::ssize(scores) != batch.rows) return Mismatch("scores", scores.size(), batch.rows);
+    const int64_t wanted = batch.rows * std::ssize(graph_.outputs);
+    if (std::ssize(scores) != wanted) return Mismatch("scores", scores.size(), wanted);
     return absl::OkStatus();
   }
 
@@ -171,8 +176,10 @@ class NetworkImpl : public Network {
   absl::Status CheckTraining(const Batch& batch, std::span<const std::span<Real>> row_grads,
                              std::span<Real> param_grads) const {
     if (batch.rows == 0) return absl::InvalidArgumentError("network: a training batch has no rows");
-    if (std::ssize(batch.labels) != batch.rows) {
-      return Mismatch("labels", batch.labels.size(), batch.rows);
+    const int64_t labels = int64_t{batch.rows} * std::max(1, spec_.labels_size());
+    if (std::ssize(batch.labels) != labels) return Mismatch("labels", batch.labels.size(), labels);
+    if (!batch.weights.empty() && std::ssize(batch.weights) != batch.rows) {
+      return Mismatch("weights", batch.weights.size(), batch.rows);
     }
     if (row_grads.size() != batch.tables.size()) {
       return Mismatch("tables of row gradients", row_grads.size(), batch.tables.size());

@@ -44,6 +44,14 @@ struct ParamSpec {
   int64_t size() const { return static_cast<int64_t>(rows) * cols; }
 };
 
+// One column of the scores, and how to judge it.
+struct OutputSpec {
+  std::string name;
+  int label = 0;            // Column of Batch::labels that it foretells.
+  int given = -1;           // If set: of rows whose label of this column is positive.
+  bool probability = true;  // Else a number of the label's scale.
+};
+
 // Which segments of a row a model reads.
 struct SegmentNeeds {
   bool linear = false;     // One first-order weight.
@@ -71,6 +79,8 @@ class Network {
   virtual const GraphSpec& spec() const = 0;
   virtual const std::vector<ParamSpec>& params() const = 0;
   virtual int64_t param_floats() const = 0;
+  // One for most models; several tasks give one each, in their order.
+  virtual const std::vector<OutputSpec>& outputs() const = 0;
   virtual void InitParams(std::span<Real> params) const = 0;  // By spec.seed alone.
   // Multiply-adds counted as two: GEMM only, for one row, forward and forward + backward.
   virtual double gemm_flops_forward() const = 0;
@@ -78,13 +88,14 @@ class Network {
 
   virtual std::unique_ptr<Workspace> NewWorkspace() const = 0;
 
-  // Probabilities of the batch's rows into `scores` (rows). rows[t] holds the
-  // pulled weights of table t, (U, table_width[t]).
+  // The outputs of the batch's rows into `scores`, (rows, outputs). rows[t] holds
+  // the pulled weights of table t, (U, table_width[t]).
   virtual absl::Status Score(const Batch& batch, std::span<const std::span<const Real>> rows,
                              std::span<const Real> params, ThreadPool* pool, Workspace* workspace,
                              std::span<Real> scores) const = 0;
 
-  // Forward and backward of the mean log loss. Fills `scores`, row_grads[t]
+  // Forward and backward of the loss: the weighted sum of the model's losses,
+  // each a mean over rows; Batch::labels is (rows, labels). Fills `scores`, row_grads[t]
   // (U, table_width[t]) and param_grads (param_floats), and returns the loss.
   // `step_seed` drives dropout. Aborted (exit 4), naming the first op that is
   // not finite, if the loss is NaN or infinite; gradients are then unspecified.

@@ -39,11 +39,16 @@ Golden ReadGolden(const std::string& file) {
 // One table, whose rows are [linear, embedding].
 World WorldOf(const Golden& golden) {
   World world;
-  *world.spec.mutable_model() = ParseModel(golden.model);
+  ParseSpec(golden.model, &world.spec);
   Batch& batch = world.batch;
   batch.labels = golden.at("labels");
   batch.dense = golden.at("raw");
-  batch.rows = batch.requests = static_cast<uint32_t>(batch.labels.size());
+  const int labels = std::max(1, world.spec.labels_size());
+  batch.rows = batch.requests = static_cast<uint32_t>(batch.labels.size() / labels);
+  if (golden.values.contains("weights")) {
+    batch.weights = golden.at("weights");
+    for (float group : golden.at("groups")) batch.groups.push_back(static_cast<uint64_t>(group));
+  }
   for (size_t f = 0; f < batch.dense.size() / batch.rows; ++f) {
     world.spec.add_raws(absl::StrCat("r", f));
   }
@@ -117,7 +122,9 @@ INSTANTIATE_TEST_SUITE_P(Models, GoldenTest,
                          testing::Values("lr", "fm", "dnn", "wide_deep", "deepfm", "dcnv2", "fwfm",
                                          "nfm", "dcn", "xdeepfm", "ipnn", "opnn", "bilinear",
                                          "dlrm", "autoint", "finalmlp", "prelu", "gelu",
-                                         "leaky_relu", "din", "din_softmax", "dien", "dien_aigru"));
+                                         "leaky_relu", "din", "din_softmax", "dien", "dien_aigru",
+                                         "log", "focal", "mse", "pairwise", "esmm", "mmoe", "ple",
+                                         "dssm", "softmax"));
 
 }  // namespace
 }  // namespace starling

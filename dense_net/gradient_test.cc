@@ -115,7 +115,28 @@ INSTANTIATE_TEST_SUITE_P(
         "attention_hidden: 4 attention_activation: TANH hidden: 4 activation: TANH }",
         "dien { attention { sequence: 's0' target: 'f01' } attention { sequence: 's1' target: "
         "'f10' } "
-        "attention_hidden: 4 evolution: AIGRU auxiliary_weight: 0.3 hidden: 3 }"));
+        "attention_hidden: 4 evolution: AIGRU auxiliary_weight: 0.3 hidden: 3 }",
+        // Losses.
+        "dnn { hidden: 4 activation: TANH } | name: 'a' label: 'y1' weight: 0.5 "
+        "loss { log { positive_weight: 3 } }",
+        "dnn { hidden: 4 activation: TANH } | name: 'a' label: 'y1' given: 'y0' weight: "
+        "4 loss { focal { gamma: 1.5 alpha: 0.3 } }",
+        "dnn { hidden: 4 activation: TANH } | name: 'a' label: 'y1' loss { mse {} }",
+        "dnn { hidden: 4 activation: TANH } | name: 'a' label: 'y0' weight: 4 loss { pairwise {} }",
+        // Several tasks.
+        "esmm { hidden: 4 activation: TANH } | name: 'a' label: 'y0' | name: 'b' label: 'y1'",
+        "mmoe { experts: 3 expert { hidden: 4 activation: TANH } tower { hidden: 3 activation: "
+        "TANH } } | name: 'a' label: 'y0' | name: 'b' label: 'y1' weight: 2 loss { mse {} }",
+        "mmoe { experts: 2 expert { hidden: 4 hidden: 3 activation: TANH batch_norm: true } } | "
+        "name: 'a' label: 'y0' | name: 'b' label: 'y1' | name: 'c' label: 'y1' given: 'y0'",
+        "ple { levels: 2 expert { hidden: 4 hidden: 3 activation: TANH } tower { hidden: 3 "
+        "activation: TANH } } | name: 'a' label: 'y0' weight: 4 | name: 'b' label: 'y1' weight: 4",
+        // Two towers.
+        "dssm { user: 'f00' user: 'r0' item: 'f01' item: 'f10' item: 'f11' item: 'r1' "
+        "tower { hidden: 5 hidden: 3 activation: TANH } temperature: 0.5 }",
+        "dssm { user: 'f00' user: 'f11' user: 'r0' user: 'r1' item: 'f01' item: 'f10' match: DOT "
+        "tower { hidden: 3 } temperature: 2 } | name: 'a' label: 'y1' loss { sampled_softmax { "
+        "item: 'f00' } }"));
 
 }  // namespace
 }  // namespace starling

@@ -41,4 +41,9 @@ Value GraphBuilder::Append(std::unique_ptr<Op> op) {
   return value;
 }
 
+int GraphBuilder::AddOutput(OutputSpec output) {
+  graph_.outputs.push_back(std::move(output));
+  return static_cast<int>(graph_.outputs.size()) - 1;
+}
+
 }  // namespace starling

@@ -41,7 +41,8 @@ struct Step {
   bool training = false;
   int tile = 0;                 // Rows of a full tile.
   int tiles = 0;                // Tiles of the batch.
-  Real* scores = nullptr;       // (rows)
+  int outputs = 1, labels = 1;  // Columns of the scores and of the batch's labels.
+  Real* scores = nullptr;       // (rows, outputs)
   double* tile_loss = nullptr;  // (tiles): each loss adds its weighted sum over the tile's rows.
   // By sequence of the graph, (rows + 1): row r has positions [p[r], p[r + 1]).
   std::span<const std::vector<int64_t>> positions;
@@ -59,7 +60,7 @@ struct Step {
 
 // An op's view of one tile. All matrices are dense; `first` is the row, of the
 // batch or of a sequence's positions, that stands in row 0 of the op's output.
-inline constexpr int kOpInputsMax = 4;
+inline constexpr int kOpInputsMax = 16;
 struct OpTile {
   const Step* step = nullptr;
   int index = 0;
@@ -174,10 +175,11 @@ struct SequenceAxis {
 };
 
 struct Graph {
-  std::vector<std::unique_ptr<Op>> ops;  // In running order; the last is the loss.
+  std::vector<std::unique_ptr<Op>> ops;  // In running order.
   std::vector<ParamSpec> params;
   std::vector<Init> inits;  // One a parameter.
   int64_t param_floats = 0;
+  std::vector<OutputSpec> outputs;  // Columns of the scores.
   // The two ops that read table rows; -1 if the model has none.
   int embedding = -1, linear = -1;
   std::vector<SequenceAxis> sequences;
@@ -193,6 +195,8 @@ class GraphBuilder {
   int64_t AddParam(std::string name, int rows, int cols, Init init, bool decay,
                    bool statistic = false);
   Value Append(std::unique_ptr<Op> op);
+  // Returns the output's column of the scores.
+  int AddOutput(OutputSpec output);
   Graph& graph() { return graph_; }
   Graph Finish() { return std::move(graph_); }
 

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
+#include "dense_net/losses.h"
 #include "dense_net/target_attention.h"
 
 namespace starling {
@@ -17,6 +18,9 @@ struct ModelEntry {
   SegmentNeeds needs;
   bool equal_dims;  // The model multiplies embeddings with each other.
   Value (*build)(const GraphSpec& spec, GraphBuilder* graph);
+  // If set, in place of `build`: appends the losses too, of so many tasks.
+  void (*build_tasks)(const GraphSpec& spec, GraphBuilder* graph) = nullptr;
+  int tasks_min = 1, tasks_max = 1;
 };
 
 constexpr ModelEntry kModels[] = {
@@ -36,6 +40,10 @@ constexpr ModelEntry kModels[] = {
     {ModelOptions::kFinalmlp, "finalmlp", {false, true}, false, BuildFinalMlp},
     {ModelOptions::kDin, "din", {false, true, true}, false, BuildDin},
     {ModelOptions::kDien, "dien", {false, true, true}, false, BuildDien},
+    {ModelOptions::kEsmm, "esmm", {false, true}, false, nullptr, BuildEsmm, 2, 2},
+    {ModelOptions::kMmoe, "mmoe", {false, true}, false, nullptr, BuildMmoe, 1, kTasksMax},
+    {ModelOptions::kPle, "ple", {false, true}, false, nullptr, BuildPle, 1, kTasksMax},
+    {ModelOptions::kDssm, "dssm", {false, true}, false, nullptr, BuildDssm},
 };
 
 const ModelEntry* Find(const ModelOptions& model) {
@@ -124,6 +132,22 @@ absl::Status CheckCin(const XDeepFmOptions& options) {
   return absl::InvalidArgumentError("model xdeepfm: give the maps of each layer, as cin: [64]");
 }
 
+absl::Status CheckCount(const char* key, int value, const char* name) {
+  if (value >= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("model ", name, ": ", key, " must be 1 or more"));
+}
+
+// What mixes experts has both MLPs in common.
+template <typename Options>
+absl::Status CheckExperts(const Options& options, const char* name) {
+  if (options.expert().hidden_size() == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("model ", name, ": an expert needs hidden, as in {expert: {hidden: [64]}}"));
+  }
+  RETURN_IF_ERROR(CheckDeep(options.expert(), name));
+  return CheckDeep(options.tower(), name);
+}
+
 absl::Status CheckOptions(const ModelOptions& model, const char* name) {
   switch (model.kind_case()) {
     case ModelOptions::kDnn:
@@ -165,6 +189,18 @@ absl::Status CheckOptions(const ModelOptions& model, const char* name) {
       }
       RETURN_IF_ERROR(CheckDeep(AttentionMlp(model.dien()), "dien: attention"));
       return CheckDeep(model.dien(), name);
+    case ModelOptions::kEsmm:
+      return CheckDeep(model.esmm(), name);
+    case ModelOptions::kMmoe:
+      RETURN_IF_ERROR(CheckExperts(model.mmoe(), name));
+      return CheckCount("experts", model.mmoe().experts(), name);
+    case ModelOptions::kPle:
+      RETURN_IF_ERROR(CheckExperts(model.ple(), name));
+      RETURN_IF_ERROR(CheckCount("levels", model.ple().levels(), name));
+      RETURN_IF_ERROR(CheckCount("shared_experts", model.ple().shared_experts(), name));
+      return CheckCount("task_experts", model.ple().task_experts(), name);
+    case ModelOptions::kDssm:
+      return CheckDeep(model.dssm().tower(), name);
     default:
       return absl::OkStatus();
   }
@@ -183,6 +219,7 @@ absl::StatusOr<const ModelEntry*> Check(const GraphSpec& spec) {
         absl::StrCat("model ", model->name, ": needs at least one id feature"));
   }
   RETURN_IF_ERROR(CheckOptions(spec.model(), model->name));
+  RETURN_IF_ERROR(CheckTasks(spec, model->name, model->tasks_min, model->tasks_max));
   for (const SlotSpec& slot : spec.slots()) RETURN_IF_ERROR(CheckSlot(slot, *model, spec));
   if (spec.model().has_finalmlp()) RETURN_IF_ERROR(CheckFinalMlp(spec));
   if (spec.model().has_din()) {
@@ -191,6 +228,7 @@ absl::StatusOr<const ModelEntry*> Check(const GraphSpec& spec) {
   if (spec.model().has_dien()) {
     RETURN_IF_ERROR(CheckAttention(spec, spec.model().dien().attention(), model->name));
   }
+  if (spec.model().has_dssm()) RETURN_IF_ERROR(CheckDssm(spec));
   return model;
 }
 
@@ -218,7 +256,11 @@ std::string ModelNames() {
 absl::StatusOr<Graph> BuildGraph(const GraphSpec& spec) {
   ASSIGN_OR_RETURN(const ModelEntry* model, Check(spec));
   GraphBuilder builder;
-  LogLoss(&builder, model->build(spec, &builder));
+  if (model->build_tasks != nullptr) {
+    model->build_tasks(spec, &builder);
+  } else {
+    AddTaskLoss(spec, 0, model->build(spec, &builder), &builder);
+  }
   return builder.Finish();
 }
 

@@ -32,6 +32,13 @@ Value BuildAutoInt(const GraphSpec& spec, GraphBuilder* graph);
 Value BuildFinalMlp(const GraphSpec& spec, GraphBuilder* graph);
 absl::Status CheckFinalMlp(const GraphSpec& spec);
 
+// Builders of models that end in losses of their own, one a task or otherwise.
+void BuildEsmm(const GraphSpec& spec, GraphBuilder* graph);
+void BuildMmoe(const GraphSpec& spec, GraphBuilder* graph);
+void BuildPle(const GraphSpec& spec, GraphBuilder* graph);
+void BuildDssm(const GraphSpec& spec, GraphBuilder* graph);
+absl::Status CheckDssm(const GraphSpec& spec);
+
 // Parts that models share.
 
 // The deep part of options that have its fields among their own.

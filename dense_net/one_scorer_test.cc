@@ -76,32 +76,41 @@ TEST_P(OneScorerTest, ThreadsDoNotChangeAStep) {
 // Widths around the vector, register block and panel sizes of the kernels.
 INSTANTIATE_TEST_SUITE_P(
     Models, OneScorerTest,
-    testing::Values("lr {}", "fm {}", "dnn { hidden: 1 hidden: 15 hidden: 17 }",
-                    "dnn { hidden: 400 hidden: 33 }",
-                    "dnn { hidden: 16 hidden: 8 batch_norm: true }",
-                    "wide_deep { hidden: 7 hidden: 32 activation: SIGMOID }",
-                    "deepfm { hidden: 31 hidden: 13 activation: TANH dropout: 0.5 }",
-                    "deepfm { hidden: 20 hidden: 6 batch_norm: true dropout: 0.1 }",
-                    "dcnv2 { cross_layers: 2 hidden: 19 }",
-                    "dcnv2 { cross_layers: 2 hidden: 19 structure: STACKED batch_norm: true }",
-                    "dcnv2 { cross_layers: 3 }", "fwfm {}", "nfm { hidden: 9 }",
-                    "dcn { cross_layers: 2 hidden: 9 }", "xdeepfm { cin: 17 cin: 5 hidden: 9 }",
-                    "pnn { hidden: 9 }", "pnn { hidden: 9 product: OUTER }",
-                    "pnn { hidden: 9 product: BILINEAR }", "dlrm { bottom: 9 hidden: 9 }",
-                    "autoint { attention_layers: 2 heads: 2 attention_dim: 34 layer_norm: true "
-                    "dropout: 0.2 hidden: 9 }",
-                    "finalmlp { mlp1 { hidden: 34 } mlp2 { hidden: 10 batch_norm: true } heads: 2 "
-                    "gate1: 'f00' gate2: 'f10' gate_hidden: 5 }",
-                    "dnn { hidden: 21 activation: PRELU layer_norm: true }",
-                    "dnn { hidden: 21 activation: GELU }",
-                    "dnn { hidden: 21 activation: LEAKY_RELU }",
+    testing::Values(
+        "lr {}", "fm {}", "dnn { hidden: 1 hidden: 15 hidden: 17 }",
+        "dnn { hidden: 400 hidden: 33 }", "dnn { hidden: 16 hidden: 8 batch_norm: true }",
+        "wide_deep { hidden: 7 hidden: 32 activation: SIGMOID }",
+        "deepfm { hidden: 31 hidden: 13 activation: TANH dropout: 0.5 }",
+        "deepfm { hidden: 20 hidden: 6 batch_norm: true dropout: 0.1 }",
+        "dcnv2 { cross_layers: 2 hidden: 19 }",
+        "dcnv2 { cross_layers: 2 hidden: 19 structure: STACKED batch_norm: true }",
+        "dcnv2 { cross_layers: 3 }", "fwfm {}", "nfm { hidden: 9 }",
+        "dcn { cross_layers: 2 hidden: 9 }", "xdeepfm { cin: 17 cin: 5 hidden: 9 }",
+        "pnn { hidden: 9 }", "pnn { hidden: 9 product: OUTER }",
+        "pnn { hidden: 9 product: BILINEAR }", "dlrm { bottom: 9 hidden: 9 }",
+        "autoint { attention_layers: 2 heads: 2 attention_dim: 34 layer_norm: true "
+        "dropout: 0.2 hidden: 9 }",
+        "finalmlp { mlp1 { hidden: 34 } mlp2 { hidden: 10 batch_norm: true } heads: 2 "
+        "gate1: 'f00' gate2: 'f10' gate_hidden: 5 }",
+        "dnn { hidden: 21 activation: PRELU layer_norm: true }",
+        "dnn { hidden: 21 activation: GELU }", "dnn { hidden: 21 activation: LEAKY_RELU }",
         "din { attention { sequence: 's0' sequence: 's1' target: 'f00' target: 'f10' } "
         "attention_hidden: 17 hidden: 9 }",
         "din { attention { sequence: 's0' target: 'f00' } "
         "attention { sequence: 's1' target: 'f11' } attention_activation: SIGMOID "
         "attention_softmax: true hidden: 20 activation: RELU }",
         "dien { attention { sequence: 's0' sequence: 's1' target: 'f00' target: 'f10' } "
-        "attention_hidden: 8 hidden: 12 }"));
+        "attention_hidden: 8 hidden: 12 }",
+        "dnn { hidden: 9 } | name: 'a' label: 'y1' loss { pairwise {} }",
+        "esmm { hidden: 17 batch_norm: true } | name: 'a' label: 'y0' | name: 'b' "
+        "label: 'y1'",
+        "mmoe { experts: 3 expert { hidden: 9 hidden: 17 } tower { hidden: 5 } } | "
+        "name: 'a' label: 'y0' | name: 'b' label: 'y1'",
+        "ple { levels: 2 expert { hidden: 8 } tower { hidden: 5 } } | name: 'a' label: "
+        "'y0' | name: 'b' label: 'y1' loss { mse {} }",
+        "dssm { user: 'f00' user: 'r0' user: 'r1' item: 'f01' item: 'f10' item: 'f11' "
+        "tower { hidden: 15 hidden: 8 } } | name: 'a' label: 'y1' loss { "
+        "sampled_softmax { item: 'f01' } }"));
 
 }  // namespace
 }  // namespace starling

@@ -93,8 +93,19 @@ Value Columns(GraphBuilder* graph, std::string name, Value x, std::vector<Column
 Value Concat(GraphBuilder* graph, std::string name, std::vector<Value> inputs);
 Value Add(GraphBuilder* graph, std::string name, std::vector<Value> inputs);
 
-// Ends the graph: scores = sigmoid(x), and the mean log loss.
-void LogLoss(GraphBuilder* graph, Value logit);
+// Group g's columns of x times a matrix of its own, plus bias: (groups * width).
+// The weights are (groups, x.width / groups, width).
+Value GroupedLinear(GraphBuilder* graph, std::string name, Value x, int groups, int width);
+// Of each row. In place.
+Value Softmax(GraphBuilder* graph, std::string name, Value x);
+// (width): the sum of vectors of that width, which stand side by side in
+// `experts`, value after value, each times its column of `weights`.
+Value Mix(GraphBuilder* graph, std::string name, Value weights, const std::vector<Value>& experts,
+          int width);
+// Each row divided by its Euclidean norm.
+Value Normalize(GraphBuilder* graph, std::string name, Value x);
+// (1): scale * (a . b), row by row, plus a bias that is learned.
+Value Dot(GraphBuilder* graph, std::string name, Value a, Value b, double scale);
 
 // Sequences, position by position. A value on positions goes through all ops
 // above as one on rows does.

@@ -32,6 +32,9 @@ struct World {
 
 // `model` is text format, such as "deepfm { hidden: 5 }".
 ModelOptions ParseModel(const std::string& model);
+// Model and tasks: "MODEL | TASK | TASK". Tasks read labels y0 and y1.
+void ParseSpec(const std::string& text, GraphSpec* spec);
+// With tasks, rows have two labels, weights and groups. `model` as in ParseSpec.
 World MakeWorld(const std::string& model, const WorldOptions& options);
 // Rows [first, first + count) of a batch, with the same unique ids.
 Batch SubBatch(const Batch& batch, uint32_t first, uint32_t count);

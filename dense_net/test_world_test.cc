@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/random.h"
 #include "google/protobuf/text_format.h"
 
@@ -76,6 +77,17 @@ ModelOptions ParseModel(const std::string& model) {
   return options;
 }
 
+void ParseSpec(const std::string& text, GraphSpec* spec) {
+  const std::vector<std::string> parts = absl::StrSplit(text, '|');
+  *spec->mutable_model() = ParseModel(parts[0]);
+  for (size_t i = 1; i < parts.size(); ++i) {
+    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(parts[i], spec->add_tasks())) << text;
+  }
+  if (parts.size() == 1) return;
+  spec->add_labels("y0");
+  spec->add_labels("y1");
+}
+
 void LinkOccurrences(Batch* batch) {
   for (TableIds& table : batch->tables) {
     std::vector<std::vector<Occurrence>> by_id(table.ids.size());
@@ -99,7 +111,7 @@ void LinkOccurrences(Batch* batch) {
 
 World MakeWorld(const std::string& model, const WorldOptions& options) {
   World world;
-  *world.spec.mutable_model() = ParseModel(model);
+  ParseSpec(model, &world.spec);
   world.spec.set_seed(options.seed);
   AddSlotSpecs(options, &world.spec);
   for (int i = 0; i < options.raws; ++i) world.spec.add_raws(absl::StrCat("r", i));
@@ -116,6 +128,11 @@ World MakeWorld(const std::string& model, const WorldOptions& options) {
   }
   for (uint32_t i = 0; i < batch.rows; ++i) {
     batch.labels.push_back(static_cast<float>(RandomBelow(key + 1, i, 2)));
+    if (world.spec.labels_size() == 2) {
+      batch.labels.push_back(static_cast<float>(RandomBelow(key + 3, i, 2)));
+      batch.weights.push_back(static_cast<float>(0.5 + RandomUniform(key + 4, i)));
+      batch.groups.push_back(i % 3);
+    }
     for (int f = 0; f < options.raws; ++f) {
       batch.dense.push_back(static_cast<float>(RandomNormal(key + 2, i * options.raws + f)));
     }
@@ -148,7 +165,9 @@ Batch SubBatch(const Batch& batch, uint32_t first, uint32_t count) {
     return std::decay_t<decltype(from)>(begin, begin + count * width);
   };
   if (!batch.request_of_row.empty()) part.request_of_row = slice(batch.request_of_row, 1);
-  if (!batch.labels.empty()) part.labels = slice(batch.labels, 1);
+  part.labels = slice(batch.labels, batch.labels.size() / batch.rows);
+  part.weights = slice(batch.weights, batch.weights.size() / batch.rows);
+  part.groups = slice(batch.groups, batch.groups.size() / batch.rows);
   part.dense = slice(batch.dense, batch.dense.size() / batch.rows);
   for (const TableIds& table : batch.tables) {
     TableIds& copy = part.tables.emplace_back();
@@ -185,7 +204,7 @@ absl::StatusOr<TrainResult> RunTrain(const Network& network, const World& world,
                                      const std::vector<Real>& params, uint64_t step_seed,
                                      ThreadPool* pool, Workspace* workspace) {
   TrainResult result;
-  result.scores.resize(world.batch.rows);
+  result.scores.resize(world.batch.rows * network.outputs().size());
   result.param_grads.assign(params.size(), -77);  // Every number must be written.
   std::vector<std::span<const Real>> rows(world.rows.begin(), world.rows.end());
   std::vector<std::span<Real>> grads;
@@ -205,7 +224,7 @@ absl::StatusOr<TrainResult> RunTrain(const Network& network, const World& world,
 std::vector<Real> RunScore(const Network& network, const Batch& batch,
                            const std::vector<std::vector<Real>>& rows,
                            const std::vector<Real>& params, ThreadPool* pool) {
-  std::vector<Real> scores(batch.rows);
+  std::vector<Real> scores(batch.rows * network.outputs().size());
   std::vector<std::span<const Real>> spans(rows.begin(), rows.end());
   std::unique_ptr<Workspace> workspace = network.NewWorkspace();
   EXPECT_TRUE(network.Score(batch, spans, params, pool, workspace.get(), scores).ok());

@@ -56,7 +56,8 @@ struct Batch {
   uint32_t rows = 0;
   uint32_t requests = 0;
   std::vector<uint32_t> request_of_row;  // (rows), ascending; empty: row i is request i
-  std::vector<float> labels;             // (rows); empty when there are none (serving)
+  std::vector<float> labels;             // (rows, labels); empty when there are none (serving)
+  std::vector<float> weights;            // (rows) what a row counts for in losses; empty: all 1
   std::vector<float> dense;              // (rows, F) raw features, normalised
   std::vector<uint64_t> groups;          // (rows) hash of the GAUC group; empty without one
   std::vector<int64_t> event_times;      // (rows) seconds; empty without an event time

@@ -12,18 +12,12 @@
 #include "sample_io/dense_rows.h"
 #include "sample_io/feature_inputs.h"
 #include "sample_io/requests.h"
+#include "sample_io/row_fields.h"
 #include "sample_io/slot_values.h"
 #include "sample_io/unique_ids.h"
 
 namespace starling {
 namespace {
-
-absl::StatusOr<const Column*> FindNumber(const ColumnBatch& columns, const std::string& name,
-                                         absl::string_view role) {
-  ASSIGN_OR_RETURN(const Column* column, FindColumn(columns, name, role));
-  if (!column->is_list && column->type != ColumnType::kString) return column;
-  return WrongType(*column, role, "a number");
-}
 
 float PoolingShare(IdFeature::Pooling pooling, size_t n) {
   switch (pooling) {
@@ -41,9 +35,7 @@ struct Inputs {
   const ColumnBatch* batch = nullptr;
   std::vector<Input> ids;
   std::vector<Input> raws;
-  const Column* label = nullptr;  // These three are null if not asked for.
-  const Column* event_time = nullptr;
-  const Column* group = nullptr;
+  RowFields fields;
 };
 
 // What a thread reuses from batch to batch.
@@ -103,9 +95,11 @@ class Compiler : public FeatureCompiler {
     static thread_local Scratch scratch;
     ASSIGN_OR_RETURN(Inputs inputs, FindInputs(columns, rows, with_labels, &scratch));
     FillDense(inputs, &scratch, &batch->dense);
-    CheckRowFields(inputs, &scratch);
+    inputs.fields.Check(scratch.asked, scratch.asked_requests, scratch.good);
     KeepGood(inputs, &scratch, batch, bad);
-    FillRowFields(inputs, scratch.kept, batch);
+    batch->rows = batch->requests = static_cast<uint32_t>(scratch.kept.size());
+    batch->request_of_row.clear();
+    inputs.fields.Fill(scratch.kept, batch);
     scratch.requests.Fill(columns, scratch.kept, batch);
     scratch.derived.RequestPlaces(scratch.places, &scratch.request_places);
     return FillTables(inputs, &scratch, batch);
@@ -165,7 +159,9 @@ class Compiler : public FeatureCompiler {
       RETURN_IF_ERROR(CheckRaw(*input.column, raw_plans_[i].is_list));
       in.raws.push_back(input);
     }
-    if (with_labels) RETURN_IF_ERROR(FindRowFields(columns, &in));
+    if (with_labels) {
+      ASSIGN_OR_RETURN(in.fields, RowFields::Find(features_, columns));
+    }
     return in;
   }
 
@@ -173,26 +169,6 @@ class Compiler : public FeatureCompiler {
     const bool numbers = column.type != ColumnType::kString && column.items == nullptr;
     if ((numbers && column.is_list == is_list) || HasNoValue(column)) return absl::OkStatus();
     return WrongType(column, "a raw feature", is_list ? "a list of numbers" : "a number");
-  }
-
-  absl::Status FindRowFields(const ColumnBatch& columns, Inputs* in) const {
-    if (features_.has_label()) {
-      ASSIGN_OR_RETURN(in->label, FindNumber(columns, features_.label(), "the label"));
-    }
-    if (features_.has_event_time()) {
-      ASSIGN_OR_RETURN(in->event_time,
-                       FindColumn(columns, features_.event_time(), "the event time"));
-      if (in->event_time->is_list || in->event_time->type != ColumnType::kInt64) {
-        return WrongType(*in->event_time, "the event time", "a timestamp or integer seconds");
-      }
-    }
-    if (features_.has_group()) {
-      ASSIGN_OR_RETURN(in->group, FindColumn(columns, features_.group(), "the group"));
-      if (in->group->is_list || in->group->type == ColumnType::kDouble) {
-        return WrongType(*in->group, "the group", "an integer or a string");
-      }
-    }
-    return absl::OkStatus();
   }
 
   // The raw features of all rows asked for, some rows at a time: these stay in the cache.
@@ -209,23 +185,6 @@ class Compiler : public FeatureCompiler {
                     raw_plans_[f], dense_width_, out, scratch->good.data() + begin);
         out += raw_plans_[f].width;
       }
-    }
-  }
-
-  static bool GoodLabel(double label) { return label >= 0 && label <= 1; }
-
-  static void CheckRowFields(const Inputs& in, Scratch* scratch) {
-    const size_t n = scratch->asked.size();
-    if (in.label != nullptr) {
-      const auto entries = scratch->AskedOf(*in.label);
-      for (size_t i = 0; i < n; ++i) {
-        scratch->good[i] &=
-            !in.label->IsNull(entries[i]) && GoodLabel(NumberAt(*in.label, entries[i]));
-      }
-    }
-    if (in.event_time != nullptr && !in.event_time->valid.empty()) {
-      const auto entries = scratch->AskedOf(*in.event_time);
-      for (size_t i = 0; i < n; ++i) scratch->good[i] &= !in.event_time->IsNull(entries[i]);
     }
   }
 
@@ -257,49 +216,13 @@ class Compiler : public FeatureCompiler {
   // The first column at fault. REQUIRES: row asked[i] is not good.
   BadRow WhyBad(const Inputs& in, const Scratch& scratch, size_t i) const {
     const int64_t row = scratch.asked[i];
-    if (in.label != nullptr) {
-      const int64_t at = scratch.AskedOf(*in.label)[i];
-      if (in.label->IsNull(at)) return {row, in.label->name, "the label is null"};
-      const double label = NumberAt(*in.label, at);
-      if (!GoodLabel(label)) {
-        return {row, in.label->name, absl::StrCat("the label is ", label, ", not in 0..1")};
-      }
-    }
-    if (in.event_time != nullptr && in.event_time->IsNull(scratch.AskedOf(*in.event_time)[i])) {
-      return {row, in.event_time->name, "the event time is null"};
-    }
+    if (auto bad = in.fields.WhyBad(row)) return *std::move(bad);
     for (size_t f = 0; f < in.raws.size(); ++f) {
       const Column& column = *in.raws[f].column;
       std::string why = WhyNotNumbers(column, scratch.AskedOf(in.raws[f])[i], raw_plans_[f]);
       if (!why.empty()) return {row, column.name, std::move(why)};
     }
     std::abort();  // Some check above has cleared good[i].
-  }
-
-  void FillRowFields(const Inputs& in, std::span<const int64_t> kept, Batch* batch) const {
-    batch->rows = batch->requests = static_cast<uint32_t>(kept.size());
-    batch->request_of_row.clear();
-    batch->labels.clear();
-    batch->event_times.clear();
-    batch->groups.clear();
-    batch->event_time_max = 0;
-    for (int64_t row : kept) {
-      if (in.label) {
-        const int64_t at = in.batch->EntryOf(*in.label, row);
-        batch->labels.push_back(static_cast<float>(NumberAt(*in.label, at)));
-      }
-      if (in.event_time) {
-        const int64_t time = in.event_time->ints[in.batch->EntryOf(*in.event_time, row)];
-        batch->event_times.push_back(time);
-        batch->event_time_max = std::max(batch->event_time_max, time);
-      }
-    }
-    if (!in.group) return;
-    const uint64_t seed = VocabularySeed(features_.group());
-    for (int64_t row : kept) {
-      const int64_t at = in.batch->EntryOf(*in.group, row);
-      batch->groups.push_back(in.group->IsNull(at) ? 0 : IdOf(*in.group, at, seed));
-    }
   }
 
   absl::Status FillTables(const Inputs& in, Scratch* scratch, Batch* batch) const {
@@ -383,10 +306,11 @@ std::vector<std::string> ColumnsOf(const FeatureSet& features, bool with_labels)
   for (const IdFeature& id : features.ids()) add_inputs(id);
   for (const RawFeature& raw : features.raws()) add_inputs(raw);
   if (!with_labels) return names;
-  if (features.has_label()) add(features.label());
+  for (const std::string& label : LabelsOf(features)) add(label);
   if (features.has_event_time()) add(features.event_time());
   if (features.has_group()) add(features.group());
   if (features.has_request()) add(features.request());
+  if (features.has_weight()) add(features.weight());
   return names;
 }
 

@@ -5,7 +5,8 @@
 // Rules. `id`: the column must hold integers or strings, or lists of these; a
 // null or an empty list has no id, and pools to zeros. `raw`: the column must
 // hold numbers; a null takes the feature's `missing`; NaN and infinity are bad
-// values. The label must be a number in 0..1 and is never null.
+// values. A label must be a number in 0..1, or any number if it is listed so, and
+// is never null; nor is a row's weight, a finite number of 0 or more.
 //
 // A const object: any number of threads may compile at once.
 #pragma once
@@ -32,7 +33,7 @@ struct BadRow {
 };
 
 // The columns that `features` are made from, each once: id features, raw
-// features, then, with labels, the label, event time, group and request.
+// features, then, with labels, the labels, event time, group, request and weight.
 std::vector<std::string> ColumnsOf(const FeatureSet& features, bool with_labels);
 
 class FeatureCompiler {
@@ -47,7 +48,7 @@ class FeatureCompiler {
   // Compiles the rows of `columns` listed in `rows` (all, in order, if empty),
   // less the bad ones, which are appended to `bad`. FailedPrecondition, naming
   // the column, if a column is absent or of a type that no row could satisfy.
-  // Without `with_labels` neither label, event time nor group is needed. All of
+  // Without `with_labels` neither label, event time, group nor weight is needed. All of
   // `batch` but its name is replaced; its vectors are reused. `bad` gets its rows
   // in the order of `rows`, each once, with the first column at fault.
   virtual absl::Status Compile(const ColumnBatch& columns, std::span<const int64_t> rows,

@@ -4,6 +4,9 @@
 #include <cmath>
 #include <numeric>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
 namespace starling {
 namespace {
 
@@ -32,6 +35,14 @@ double LogLossOf(double p, double y) {
   return -(y * std::log(p) + (1 - y) * std::log(1 - p));
 }
 
+std::string FieldsJson(const EvalMetrics& m) {
+  if (!m.probability)
+    return absl::StrFormat(R"("auc": null, "logloss": null, "rmse": %.6f)", m.rmse);
+  return absl::StrFormat(
+      R"("auc": %.6f, "gauc": %.6f, "logloss": %.6f, "ne": %.6f, "calibration": %.6f)", m.auc,
+      m.gauc, m.logloss, m.ne, m.calibration);
+}
+
 }  // namespace
 
 void Evaluation::Add(std::span<const float> scores, std::span<const float> labels,
@@ -45,12 +56,14 @@ EvalMetrics Evaluation::Compute() const {
   EvalMetrics m;
   m.samples = scores_.size();
   if (m.samples == 0) return m;
-  double loss = 0, score_sum = 0, label_sum = 0;
+  double loss = 0, score_sum = 0, label_sum = 0, squares = 0;
   for (size_t i = 0; i < scores_.size(); ++i) {
     loss += LogLossOf(scores_[i], labels_[i]);
     score_sum += scores_[i];
     label_sum += labels_[i];
+    squares += (double{scores_[i]} - labels_[i]) * (double{scores_[i]} - labels_[i]);
   }
+  m.rmse = std::sqrt(squares / m.samples);
   m.logloss = loss / m.samples;
   double base = label_sum / m.samples;
   double entropy = LogLossOf(base, base);
@@ -81,6 +94,47 @@ EvalMetrics Evaluation::Compute() const {
   }
   if (weight > 0) m.gauc = weighted / weight;
   return m;
+}
+
+ModelEvaluation::ModelEvaluation(std::span<const OutputSpec> outputs)
+    : outputs_(outputs.begin(), outputs.end()), evaluations_(outputs.size()) {}
+
+void ModelEvaluation::Add(std::span<const float> scores, const Batch& batch) {
+  if (batch.rows == 0) return;
+  const size_t columns = outputs_.size(), labels = batch.labels.size() / batch.rows;
+  for (size_t t = 0; t < columns; ++t) {
+    const OutputSpec& output = outputs_[t];
+    scores_.clear();
+    labels_.clear();
+    groups_.clear();
+    for (size_t row = 0; row < batch.rows; ++row) {
+      if (output.given >= 0 && batch.labels[row * labels + output.given] <= 0.5f) continue;
+      scores_.push_back(scores[row * columns + t]);
+      labels_.push_back(batch.labels[row * labels + output.label]);
+      if (!batch.groups.empty()) groups_.push_back(batch.groups[row]);
+    }
+    evaluations_[t].Add(scores_, labels_, groups_);
+  }
+}
+
+std::vector<EvalMetrics> ModelEvaluation::Compute() const {
+  std::vector<EvalMetrics> metrics;
+  for (size_t t = 0; t < outputs_.size(); ++t) {
+    metrics.push_back(evaluations_[t].Compute());
+    metrics.back().output = outputs_[t].name;
+    metrics.back().probability = outputs_[t].probability;
+  }
+  return metrics;
+}
+
+std::string MetricsJson(const std::vector<EvalMetrics>& metrics) {
+  std::string json = FieldsJson(metrics[0]);
+  if (metrics.size() == 1) return json;
+  for (size_t t = 0; t < metrics.size(); ++t) {
+    absl::StrAppend(&json, t == 0 ? ", \"tasks\": {\"" : "}, \"", metrics[t].output, "\": {",
+                    FieldsJson(metrics[t]), ", \"samples\": ", metrics[t].samples);
+  }
+  return json + "}}";
 }
 
 RunningAuc::RunningAuc() : positive_(kBins), negative_(kBins) {}

@@ -67,6 +67,48 @@ TEST(EvaluationTest, OneClassOrNoRowsIsNoAccident) {
   EXPECT_TRUE(std::isfinite(e.Compute().ne));
 }
 
+TEST(ModelEvaluationTest, EachOutputIsJudgedByItsLabelOnItsRows) {
+  const std::vector<OutputSpec> outputs = {{.name = "ctr", .label = 0},
+                                           {.name = "cvr", .label = 1, .given = 0},
+                                           {.name = "time", .label = 2, .probability = false}};
+  Batch batch;
+  batch.rows = 4;
+  batch.labels = {1, 1, 3, /**/ 1, 0, 1, /**/ 0, 0, 2, /**/ 0, 0, 0};
+  batch.groups = {1, 1, 2, 2};
+  const std::vector<float> scores = {.9f,      .8f,  4, /**/ .2f, .3f,  1,
+                                     /**/ .3f, .99f, 2, /**/ .1f, .99f, 2};
+  ModelEvaluation evaluation(outputs);
+  evaluation.Add(scores, batch);
+  evaluation.Add({}, Batch());
+  const std::vector<EvalMetrics> m = evaluation.Compute();
+  ASSERT_EQ(m.size(), 3u);
+  EXPECT_EQ(m[0].output, "ctr");
+  EXPECT_EQ(m[0].samples, 4);
+  EXPECT_EQ(m[0].auc, 0.75);
+  EXPECT_EQ(m[1].samples, 2);  // The clicked rows.
+  EXPECT_EQ(m[1].auc, 1);
+  EXPECT_EQ(m[1].gauc_groups, 1);
+  EXPECT_NEAR(m[2].rmse, std::sqrt(5.0 / 4), 1e-12);
+}
+
+TEST(ModelEvaluationTest, JsonHasTheFirstOutputAndAllOfSeveralByName) {
+  EvalMetrics ctr, time;
+  ctr.output = "ctr";
+  ctr.auc = 0.75;
+  ctr.samples = 4;
+  time.output = "time";
+  time.probability = false;
+  time.rmse = 2;
+  time.samples = 3;
+  const std::string one =
+      "\"auc\": 0.750000, \"gauc\": 0.000000, \"logloss\": 0.000000, \"ne\": 0.000000, "
+      "\"calibration\": 0.000000";
+  EXPECT_EQ(MetricsJson({ctr}), one);
+  EXPECT_EQ(MetricsJson({ctr, time}),
+            one + ", \"tasks\": {\"ctr\": {" + one + ", \"samples\": 4}, \"time\": {\"auc\": " +
+                "null, \"logloss\": null, \"rmse\": 2.000000, \"samples\": 3}}");
+}
+
 TEST(RunningAucTest, AgreesWithTheExactOne) {
   std::vector<float> s, y;
   for (int i = 0; i < 5000; ++i) {

@@ -121,22 +121,21 @@ absl::Status ScoreAll(LocalModel* model, const SampleSource& source, const Score
       spans.push_back(rows[t]);
     }
     RETURN_IF_ERROR(model->store().PullRows(PullMode::kReadOnly, keys, spans));
-    scores.resize(batch.rows);
+    scores.resize(batch.rows * network.outputs().size());
     std::vector<std::span<const float>> read(rows.begin(), rows.end());
     RETURN_IF_ERROR(network.Score(batch, read, dense, pool, workspace.get(), scores));
     fn(batch, scores);
   }
 }
 
-absl::StatusOr<EvalMetrics> Evaluate(LocalModel* model, const SampleSource& source,
-                                     const ScoreOptions& options, ThreadPool* pool) {
-  Evaluation evaluation;
-  RETURN_IF_ERROR(ScoreAll(model, source, options, pool,
-                           [&](const Batch& batch, std::span<const float> scores) {
-                             evaluation.Add(scores, batch.labels, batch.groups);
-                           }));
-  EvalMetrics metrics = evaluation.Compute();
-  if (metrics.samples > 0) return metrics;
+absl::StatusOr<std::vector<EvalMetrics>> Evaluate(LocalModel* model, const SampleSource& source,
+                                                  const ScoreOptions& options, ThreadPool* pool) {
+  ModelEvaluation evaluation(model->network().outputs());
+  RETURN_IF_ERROR(ScoreAll(
+      model, source, options, pool,
+      [&](const Batch& batch, std::span<const float> scores) { evaluation.Add(scores, batch); }));
+  std::vector<EvalMetrics> metrics = evaluation.Compute();
+  if (metrics[0].samples > 0) return metrics;
   return absl::FailedPreconditionError(
       "no row was left to evaluate on: all are bad, or passed over by data.where");
 }

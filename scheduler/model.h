@@ -64,7 +64,8 @@ class LocalModel {
 // model than `spec`: features, tables (dims, optimisers) or graph.
 absl::Status CheckFits(const Checkpoint& checkpoint, const ModelSpec& spec);
 
-// Scores all rows of `source` in order and calls `fn` batch by batch. Rows are
+// Scores all rows of `source` in order and calls `fn` batch by batch, with the
+// scores as (rows, outputs). Rows are
 // read, never created. `bad_rows_max` as in BatchReaderOptions.
 struct ScoreOptions {
   int batch_rows = 4096;
@@ -75,7 +76,8 @@ absl::Status ScoreAll(LocalModel* model, const SampleSource& source, const Score
                       ThreadPool* pool,
                       const std::function<void(const Batch&, std::span<const float> scores)>& fn);
 
-absl::StatusOr<EvalMetrics> Evaluate(LocalModel* model, const SampleSource& source,
-                                     const ScoreOptions& options, ThreadPool* pool);
+// The metrics of each output.
+absl::StatusOr<std::vector<EvalMetrics>> Evaluate(LocalModel* model, const SampleSource& source,
+                                                  const ScoreOptions& options, ThreadPool* pool);
 
 }  // namespace starling

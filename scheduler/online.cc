@@ -30,7 +30,8 @@ absl::Status OnlineLearner::Start() {
   const TrainOptions& t = plan_.job.train();
   ASSIGN_OR_RETURN(model_, LocalModel::Create(SpecOf(plan_), NetworkOptionsOf(plan_.job),
                                               ScratchDir(plan_.job), &pool_));
-  ASSIGN_OR_RETURN(log_, RunLog::Create(JoinPath(t.dir(), "online"), 0));
+  ASSIGN_OR_RETURN(log_,
+                   RunLog::Create(JoinPath(t.dir(), "online"), 0, model_->network().outputs()[0]));
   absl::StatusOr<Checkpoint> latest = LatestCheckpoint(CheckpointRoot(plan_.job));
   if (latest.ok()) {
     RETURN_IF_ERROR(CheckFits(*latest, model_->spec()));
@@ -103,8 +104,7 @@ absl::Status OnlineLearner::Learn(const SampleSource& source, const std::string&
         state_.set_step(r.step + 1);
         state_.set_samples(state_.samples() + r.batch->rows);
         state_.set_event_time(std::max(state_.event_time(), r.batch->event_time_max));
-        log_status =
-            log_->Step(state_.step(), state_.samples(), r.loss, 1, r.scores, r.batch->labels);
+        log_status = log_->Step(state_.step(), state_.samples(), r.loss, 1, r.scores, *r.batch);
         return true;
       }));
   RETURN_IF_ERROR(log_status);

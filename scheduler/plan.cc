@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "dense_net/forward.h"
 #include "scheduler/plan_checks.h"
+#include "scheduler/plan_tasks.h"
 
 namespace starling {
 namespace {
@@ -33,6 +34,7 @@ class Planner {
     FinishFeatures();
     FinishTables();
     FinishGraph();
+    RETURN_IF_ERROR(PlanTasks(map_, &plan_));
     return std::move(plan_);
   }
 
@@ -242,10 +244,20 @@ absl::Status Planner::CheckUser() const {
 void Planner::FinishFeatures() {
   const DataOptions& data = plan_.job.data();
   plan_.features.set_tables(plan_.tables.tables_size());
-  plan_.features.set_label(data.label());
+  plan_.features.set_label(data.label(0));
+  for (int i = 1; i < data.label_size(); ++i) plan_.features.add_more_labels(data.label(i));
   if (data.has_event_time()) plan_.features.set_event_time(data.event_time());
   if (data.has_group()) plan_.features.set_group(data.group());
-  std::vector<ColumnNeed> fields = {{"data.label", data.label(), ColumnUse::kLabel}};
+  std::vector<ColumnNeed> fields;
+  for (int i = 0; i < data.label_size(); ++i) {
+    const std::string path =
+        data.label_size() == 1 ? "data.label" : absl::StrCat("data.label[", i, "]");
+    fields.push_back({path, data.label(i), ColumnUse::kLabel});
+  }
+  if (data.has_weight()) {
+    plan_.features.set_weight(data.weight());
+    fields.push_back({"data.weight", data.weight(), ColumnUse::kLabel});
+  }
   if (data.has_event_time()) {
     fields.push_back({"data.event_time", data.event_time(), ColumnUse::kTime});
   }

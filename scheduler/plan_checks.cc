@@ -1,5 +1,6 @@
 #include "scheduler/plan_checks.h"
 
+#include <algorithm>
 #include <limits>
 #include <type_traits>
 #include <utility>
@@ -39,8 +40,7 @@ class Checker {
   }
   // A name that becomes part of file names and URLs.
   void Name(const std::string& path, const std::string& name) {
-    if (!name.empty() && name[0] != '.' && name.find_first_not_of(kNameChars) == std::string::npos)
-      return;
+    if (IsName(name)) return;
     Fail(path, "must be letters, digits, `_`, `-` and `.`, and not begin with `.`");
   }
   void Require(bool ok, const std::string& path, const std::string& message) {
@@ -61,9 +61,17 @@ class Checker {
 void CheckData(const DataOptions& data, Checker* c) {
   c->Range("data.batch", data.batch(), 1, 1 << 22);
   c->Range("data.bad_rows_max", data.bad_rows_max(), 0, 1);
-  c->Require(!data.label().empty(), "data.label", "label must name a column");
-  c->Require(data.event_time() != data.label(), "data.event_time",
-             absl::StrCat("column \"", data.label(), "\" is the label already"));
+  for (int i = 0; i < data.label_size(); ++i) {
+    const std::string& label = data.label(i);
+    const std::string path =
+        data.label_size() == 1 ? "data.label" : absl::StrCat("data.label[", i, "]");
+    c->Require(!label.empty(), path, "label must name a column");
+    c->Require(std::find(data.label().begin(), data.label().begin() + i, label) ==
+                   data.label().begin() + i,
+               path, absl::StrCat("column \"", label, "\" is listed twice"));
+    c->Require(data.event_time() != label, "data.event_time",
+               absl::StrCat("column \"", label, "\" is the label already"));
+  }
   c->Require(data.user_size() == 0 || data.has_request(), "data.user",
              "user columns are shared by the rows of a request: name its column in data.request");
   c->Require(!data.has_request() || data.user_size() > 0, "data.request",
@@ -138,6 +146,14 @@ void CheckFusion(const FinalMlpOptions& options, const std::string& path, Checke
   }
 }
 
+template <typename Options>
+void CheckExperts(const Options& options, const std::string& path, Checker* c) {
+  CheckDeep(options.expert(), path + ".expert", c);
+  CheckDeep(options.tower(), path + ".tower", c);
+  c->Require(options.expert().hidden_size() > 0, path + ".expert",
+             "expert needs hidden, as in {hidden: [64]}");
+}
+
 void CheckModel(const ModelOptions& model, Checker* c) {
   const std::string path = absl::StrCat("model.", ModelName(model));
   auto mlp = [&](const auto& options) {
@@ -178,6 +194,22 @@ void CheckModel(const ModelOptions& model, Checker* c) {
       return CheckAttention(model.autoint(), path, c);
     case ModelOptions::kFinalmlp:
       return CheckFusion(model.finalmlp(), path, c);
+    case ModelOptions::kEsmm:
+      CheckDeep(model.esmm(), path, c);
+      return c->Name(path + ".cvr", model.esmm().cvr());
+    case ModelOptions::kMmoe:
+      CheckExperts(model.mmoe(), path, c);
+      return c->Range(path + ".experts", model.mmoe().experts(), 1, 256);
+    case ModelOptions::kPle:
+      CheckExperts(model.ple(), path, c);
+      c->Range(path + ".levels", model.ple().levels(), 1, 16);
+      c->Range(path + ".shared_experts", model.ple().shared_experts(), 1, 256);
+      return c->Range(path + ".task_experts", model.ple().task_experts(), 1, 256);
+    case ModelOptions::kDssm:
+      CheckDeep(model.dssm().tower(), path + ".tower", c);
+      c->Require(model.dssm().tower().hidden_size() > 0, path + ".tower",
+                 "tower needs hidden; its last width is that of the vectors");
+      return c->Above(path + ".temperature", model.dssm().temperature(), 0);
     case ModelOptions::KIND_NOT_SET:
       return c->Require(false, "model", absl::StrCat("no model: give one of ", ModelNames()));
     default:
@@ -232,6 +264,10 @@ void CheckTrain(const TrainOptions& train, const DataOptions& data, Checker* c) 
 }
 
 }  // namespace
+
+bool IsName(const std::string& name) {
+  return !name.empty() && name[0] != '.' && name.find_first_not_of(kNameChars) == std::string::npos;
+}
 
 std::string ModelName(const ModelOptions& model) {
   const auto* kind = model.GetDescriptor()->FindOneofByName("kind");

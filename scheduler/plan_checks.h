@@ -10,6 +10,9 @@ namespace starling {
 
 absl::Status CheckValues(const Job& job, const SourceMap& map);
 
+// Letters, digits, `_`, `-` and `.`, not beginning with `.`: fit for files, URLs and JSON.
+bool IsName(const std::string& name);
+
 // "lr", "deepfm", … as the YAML has it; "" if none is chosen.
 std::string ModelName(const ModelOptions& model);
 

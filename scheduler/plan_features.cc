@@ -50,9 +50,12 @@ class BlockReader {
 
   absl::Status CheckColumn(const ColumnNeed& need) const {
     if (need.column.empty()) return map_.Error(need.path, "a column's name is empty");
-    if (need.column != data_.label()) return absl::OkStatus();
-    return map_.Error(need.path, absl::StrCat("column \"", need.column,
-                                              "\" is the label: it cannot be a feature too"));
+    const auto& labels = data_.label();
+    const bool label = std::find(labels.begin(), labels.end(), need.column) != labels.end();
+    if (!label && need.column != data_.weight()) return absl::OkStatus();
+    return map_.Error(
+        need.path, absl::StrCat("column \"", need.column, "\" is the ", label ? "label" : "weight",
+                                ": it cannot be a feature too"));
   }
 
   // One more feature, with what the block says of all.

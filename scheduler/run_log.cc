@@ -35,24 +35,26 @@ std::string Count(double n) {
 
 class RunLogImpl : public RunLog {
  public:
-  RunLogImpl(std::unique_ptr<WritableFile> lines, std::unique_ptr<EventFile> events, int64_t total)
+  RunLogImpl(std::unique_ptr<WritableFile> lines, std::unique_ptr<EventFile> events, int64_t total,
+             const OutputSpec& first)
       : lines_(std::move(lines)),
         events_(std::move(events)),
         total_(total),
+        first_(first),
         tty_(isatty(STDERR_FILENO)) {}
   ~RunLogImpl() override { EndBar(); }
 
   absl::Status Step(int64_t step, int64_t samples, double loss, double lr_scale,
-                    std::span<const float> scores, std::span<const float> labels) override {
+                    std::span<const float> scores, const Batch& batch) override {
     double now = Now();
     if (steps_++ == 0) {
       start_ = shown_ = now;
-      start_samples_ = samples - static_cast<int64_t>(labels.size());
+      start_samples_ = samples - batch.rows;
     }
     loss_ = steps_ == 1 ? loss : 0.95 * loss_ + 0.05 * loss;
-    auc_.Add(scores, labels);
+    FollowAuc(scores, batch);
     steps_total_.Add(1);
-    samples_total_.Add(static_cast<double>(labels.size()));
+    samples_total_.Add(batch.rows);
     if (now - shown_ >= (tty_ ? kBarEvery : kLineEvery)) {
       Show(step, samples, now);
       shown_ = now;
@@ -71,18 +73,13 @@ class RunLogImpl : public RunLog {
         now, step, samples, loss_, auc_.Value(), lr_scale, rate));
   }
 
-  absl::Status Eval(int64_t step, const EvalMetrics& m) override {
-    Say(absl::StrFormat(
-        "eval at step %d: auc %.5f  gauc %.5f  logloss %.5f  ne %.4f  calibration %.4f  (%d rows)",
-        step, m.auc, m.gauc, m.logloss, m.ne, m.calibration, m.samples));
-    RETURN_IF_ERROR(events_->Scalar("eval/auc", step, m.auc));
-    RETURN_IF_ERROR(events_->Scalar("eval/gauc", step, m.gauc));
-    RETURN_IF_ERROR(events_->Scalar("eval/logloss", step, m.logloss));
-    RETURN_IF_ERROR(events_->Scalar("eval/calibration", step, m.calibration));
-    return Line(
-        absl::StrFormat(R"({"time": %.3f, "step": %d, "eval": {"auc": %.6f, "gauc": %.6f, )"
-                        R"("logloss": %.6f, "ne": %.6f, "calibration": %.6f, "samples": %d}})",
-                        Now(), step, m.auc, m.gauc, m.logloss, m.ne, m.calibration, m.samples));
+  absl::Status Eval(int64_t step, const std::vector<EvalMetrics>& metrics) override {
+    for (size_t t = 0; t < metrics.size(); ++t) {
+      const std::string of = metrics.size() > 1 ? metrics[t].output : "";
+      RETURN_IF_ERROR(EvalOutput(step, metrics[t], of));
+    }
+    return Line(absl::StrFormat(R"({"time": %.3f, "step": %d, "eval": {%s, "samples": %d}})", Now(),
+                                step, MetricsJson(metrics), metrics[0].samples));
   }
 
   void Say(absl::string_view line) override {
@@ -94,6 +91,35 @@ class RunLogImpl : public RunLog {
   double train_auc() const override { return auc_.Value(); }
 
  private:
+  // One output, named if there are several.
+  absl::Status EvalOutput(int64_t step, const EvalMetrics& m, const std::string& name) {
+    const std::string who = name.empty() ? "" : absl::StrCat(name, ": ");
+    const std::string tag = name.empty() ? "eval/" : absl::StrCat("eval/", name, "/");
+    if (!m.probability) {
+      Say(absl::StrFormat("eval at step %d: %srmse %.5f  (%d rows)", step, who, m.rmse, m.samples));
+      return events_->Scalar(tag + "rmse", step, m.rmse);
+    }
+    Say(
+        absl::StrFormat("eval at step %d: %sauc %.5f  gauc %.5f  logloss %.5f  ne %.4f  "
+                        "calibration %.4f  (%d rows)",
+                        step, who, m.auc, m.gauc, m.logloss, m.ne, m.calibration, m.samples));
+    RETURN_IF_ERROR(events_->Scalar(tag + "auc", step, m.auc));
+    RETURN_IF_ERROR(events_->Scalar(tag + "gauc", step, m.gauc));
+    RETURN_IF_ERROR(events_->Scalar(tag + "logloss", step, m.logloss));
+    return events_->Scalar(tag + "calibration", step, m.calibration);
+  }
+
+  void FollowAuc(std::span<const float> scores, const Batch& batch) {
+    const size_t outputs = scores.size() / batch.rows, labels = batch.labels.size() / batch.rows;
+    first_scores_.clear();
+    first_labels_.clear();
+    for (size_t row = 0; row < batch.rows; ++row) {
+      first_scores_.push_back(scores[row * outputs]);
+      first_labels_.push_back(batch.labels[row * labels + first_.label]);
+    }
+    auc_.Add(first_scores_, first_labels_);
+  }
+
   double Rate(int64_t samples, double now) const {
     return static_cast<double>(samples - start_samples_) / std::max(1e-3, now - start_);
   }
@@ -134,11 +160,13 @@ class RunLogImpl : public RunLog {
   std::unique_ptr<WritableFile> lines_;
   std::unique_ptr<EventFile> events_;
   const int64_t total_;
+  const OutputSpec first_;
   const bool tty_;
   bool bar_open_ = false;
   int64_t steps_ = 0, start_samples_ = 0;
   double start_ = 0, shown_ = 0, loss_ = 0;
   RunningAuc auc_;
+  std::vector<float> first_scores_, first_labels_;  // Of the first output.
   Counter& steps_total_ = GetCounter("starling_train_steps_total", "Steps trained.");
   Counter& samples_total_ = GetCounter("starling_train_samples_total", "Rows trained.");
   Gauge& loss_gauge_ = GetGauge("starling_train_loss", "Fading mean of the log loss.");
@@ -150,13 +178,14 @@ class RunLogImpl : public RunLog {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RunLog>> RunLog::Create(const std::string& dir,
-                                                       int64_t total_samples) {
+                                                       int64_t total_samples,
+                                                       const OutputSpec& first) {
   RETURN_IF_ERROR(MakeDirs(dir));
   ASSIGN_OR_RETURN(std::unique_ptr<EventFile> events,
                    EventFile::Create(JoinPath(dir, "tensorboard")));
   ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> lines,
                    AppendToFile(JoinPath(dir, "metrics.jsonl")));
-  return std::make_unique<RunLogImpl>(std::move(lines), std::move(events), total_samples);
+  return std::make_unique<RunLogImpl>(std::move(lines), std::move(events), total_samples, first);
 }
 
 }  // namespace starling

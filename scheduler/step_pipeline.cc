@@ -218,7 +218,7 @@ absl::Status StepPipeline::Impl::Pull(Prefetcher* batches, int64_t number) {
   }
   step->dense.resize(network->param_floats());
   step->dense_grads.resize(network->param_floats());
-  step->scores.resize(step->batch.rows);
+  step->scores.resize(step->batch.rows * network->outputs().size());
   step->pull_done = std::make_unique<absl::Notification>();
   Step* s = step.get();
   pulling.push_back(std::move(step));

@@ -35,7 +35,7 @@ struct PipelineOptions {
 struct StepReport {
   int64_t step = 0;  // Counts from 0 over the whole run.
   const Batch* batch = nullptr;
-  std::span<const float> scores;
+  std::span<const float> scores;  // (rows, outputs)
   double loss = 0;
   ReaderPosition next;  // Where reading goes on after this step.
 };

@@ -19,7 +19,12 @@ namespace {
 double Seconds() { return static_cast<double>(absl::GetCurrentTimeNanos()) * 1e-9; }
 
 // The metric early stopping follows, larger is better.
-double Judged(const EarlyStopOptions& options, const EvalMetrics& m) {
+double Judged(const EarlyStopOptions& options, const std::vector<EvalMetrics>& metrics) {
+  const auto found = std::find_if(metrics.begin(), metrics.end(), [&](const EvalMetrics& m) {
+    return options.has_task() && m.output == options.task();
+  });
+  const EvalMetrics& m = found == metrics.end() ? metrics[0] : *found;
+  if (!m.probability) return -m.rmse;
   switch (options.metric()) {
     case EarlyStopOptions::GAUC:
       return m.gauc;
@@ -93,7 +98,7 @@ struct Trainer::Impl {
   absl::Status AfterPass(bool* stop_early);
   absl::Status Save();
   absl::Status Finish();
-  absl::StatusOr<EvalMetrics> EvaluateNow();
+  absl::StatusOr<std::vector<EvalMetrics>> EvaluateNow();
 };
 
 Trainer::Trainer(const Plan& plan, const SampleSource* train, const SampleSource* eval,
@@ -131,7 +136,8 @@ absl::Status Trainer::Impl::Start(bool resume) {
                      "; go on from there with --resume, or choose another train.dir"));
   }
   RETURN_IF_ERROR(NewModel());
-  ASSIGN_OR_RETURN(log, RunLog::Create(options().dir(), train->rows() * options().epochs()));
+  ASSIGN_OR_RETURN(log, RunLog::Create(options().dir(), train->rows() * options().epochs(),
+                                       model->network().outputs()[0]));
   if (latest.ok()) {
     RETURN_IF_ERROR(TakeUp(*latest));
   } else if (resume) {
@@ -246,19 +252,19 @@ bool Trainer::Impl::OnStep(const StepReport& report) {
   ++summary.steps;
   summary.samples += report.batch->rows;
   double scale = LearningRateScale(options().schedule(), report.step, state.lr_scale());
-  log_status = log->Step(state.step(), state.samples(), report.loss, scale, report.scores,
-                         report.batch->labels);
+  log_status =
+      log->Step(state.step(), state.samples(), report.loss, scale, report.scores, *report.batch);
   if (!log_status.ok() || stop->load(std::memory_order_relaxed)) return false;
   const CheckpointOptions& cut = options().checkpoint();
   if (cut.every_steps() > 0 && state.step() % cut.every_steps() == 0) return false;
   return cut.every() <= 0 || Seconds() - saved_at < cut.every();
 }
 
-absl::StatusOr<EvalMetrics> Trainer::Impl::EvaluateNow() {
+absl::StatusOr<std::vector<EvalMetrics>> Trainer::Impl::EvaluateNow() {
   double start = Seconds();
   std::function<bool()> stopped = [this] { return stop->load(); };
   ScoreOptions score{plan.job.data().batch(), plan.job.data().bad_rows_max(), &stopped};
-  absl::StatusOr<EvalMetrics> metrics = Evaluate(model.get(), *eval, score, &pool);
+  absl::StatusOr<std::vector<EvalMetrics>> metrics = Evaluate(model.get(), *eval, score, &pool);
   summary.eval_seconds += Seconds() - start;
   return metrics;
 }

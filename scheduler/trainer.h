@@ -24,7 +24,7 @@ struct TrainSummary {
   double train_seconds = 0;  // Without evaluation and checkpoints.
   TrainerState state;
   bool evaluated = false;
-  EvalMetrics eval;                      // Of the model that is left.
+  std::vector<EvalMetrics> eval;         // Of the model that is left, by output.
   double train_loss = 0, train_auc = 0;  // Progressive.
   StageTimes stages;
   double read_seconds = 0, compile_seconds = 0;  // On the reader's threads.

@@ -50,9 +50,9 @@ absl::StatusOr<WorkerSummary> RunWorker(const Plan& plan, const SampleSource& tr
       std::unique_ptr<ParameterClient> client,
       NewRemoteClient({.servers = options.servers}, StoreConfigOf(spec, *network), dense));
   int64_t total = train.rows() * t.epochs() / options.workers;
-  ASSIGN_OR_RETURN(
-      std::unique_ptr<RunLog> log,
-      RunLog::Create(JoinPath(t.dir(), absl::StrCat("worker-", options.worker)), total));
+  ASSIGN_OR_RETURN(std::unique_ptr<RunLog> log,
+                   RunLog::Create(JoinPath(t.dir(), absl::StrCat("worker-", options.worker)), total,
+                                  network->outputs()[0]));
   ThreadPool pool(t.threads());
   // Seeds differ by worker, so that no two drop the same units in step.
   PipelineOptions pipe{t.staleness(), t.clip_norm(), t.seed() + 1000003ull * options.worker};
@@ -84,8 +84,7 @@ absl::StatusOr<WorkerSummary> RunWorker(const Plan& plan, const SampleSource& tr
         [&](const StepReport& r) {
           ++summary.steps;
           summary.samples += r.batch->rows;
-          log_status =
-              log->Step(summary.steps, summary.samples, r.loss, 1, r.scores, r.batch->labels);
+          log_status = log->Step(summary.steps, summary.samples, r.loss, 1, r.scores, *r.batch);
           return log_status.ok() && !stop->load();
         }));
     RETURN_IF_ERROR(log_status);

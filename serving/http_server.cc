@@ -113,7 +113,7 @@ class Node : public HttpServer {
       parts.erase(parts.begin(), parts.begin() + 2);
     }
     std::string action = absl::StrJoin(parts, "/");
-    if (action.empty()) return Ok(ModelMetadataJson(model->bundle().spec()));
+    if (action.empty()) return Ok(ModelMetadataJson(model->bundle().spec(), model->outputs()));
     if (action == "ready") return Ok("{\"ready\":true}");
     if (action != "infer") return Error(404, absl::StrCat("no such page: ", request.path));
     if (request.method != "POST") return Error(405, "infer takes POST");
@@ -133,7 +133,7 @@ class Node : public HttpServer {
 
   HttpReply Infer(const Predictor& model, const std::string& body) {
     const BundleSpec& spec = model.bundle().spec();
-    auto request = ParseInferRequest(body, spec.features, options_.rows_max);
+    auto request = ParseInferRequest(body, spec.features, model.outputs(), options_.rows_max);
     if (!request.ok()) return Error(400, std::string(request.status().message()));
     auto scores = model.Predict(request->columns, nullptr);
     STARLING_SYNC_POINT("serving:scored");
@@ -145,11 +145,12 @@ class Node : public HttpServer {
     }
     for (size_t i = 0; i < scores->size(); ++i) {
       if (!std::isfinite((*scores)[i])) {
-        return Error(500, absl::StrCat("row ", i, ": the score is not finite"));
+        return Error(500,
+                     absl::StrCat("row ", i / model.outputs().size(), ": the score is not finite"));
       }
     }
-    rows_.Add(static_cast<double>(scores->size()));
-    return Ok(InferResponseJson(*request, spec.info, *scores));
+    rows_.Add(static_cast<double>(request->columns.rows));
+    return Ok(InferResponseJson(*request, spec.info, model.outputs(), *scores));
   }
 
   static void CountRequest(int status) {

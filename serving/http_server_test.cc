@@ -36,7 +36,8 @@ Json Request() {
 std::vector<float> Scores(const std::string& dir, const Json& request) {
   auto predictor = Predictor::Create(*Bundle::Load(dir));
   EXPECT_TRUE(predictor.ok()) << predictor.status();
-  auto parsed = ParseInferRequest(request.dump(), (*predictor)->bundle().spec().features, 65536);
+  auto parsed = ParseInferRequest(request.dump(), (*predictor)->bundle().spec().features,
+                                  (*predictor)->outputs(), 65536);
   EXPECT_TRUE(parsed.ok()) << parsed.status();
   return *(*predictor)->Predict(parsed->columns, nullptr);
 }

@@ -15,7 +15,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr char kOutput[] = "probability";
 constexpr int kDepthMax = 32;
 
 template <typename... Args>
@@ -266,8 +265,9 @@ int DepthOf(absl::string_view body) {
   return deepest;
 }
 
-// There is one output: a request may name it, or leave the choice open.
-absl::Status CheckOutputs(const Json& document) {
+// A request may name the outputs it wants, or leave the choice open.
+absl::Status ReadOutputs(const Json& document, const std::vector<std::string>& known,
+                         std::vector<std::string>* wanted) {
   if (!document.contains("outputs")) return absl::OkStatus();
   const Json& outputs = document["outputs"];
   if (!outputs.is_array()) return Bad("`outputs` must be an array");
@@ -277,9 +277,11 @@ absl::Status CheckOutputs(const Json& document) {
       return Bad("outputs[", i, "] has no `name`");
     }
     std::string name = outputs[i]["name"];
-    if (name != kOutput) {
-      return Bad("output \"", name, "\": the model has \"", kOutput, "\" alone");
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      return Bad("output \"", name, "\": the model has \"", absl::StrJoin(known, "\", \""),
+                 known.size() == 1 ? "\" alone" : "\"");
     }
+    wanted->push_back(std::move(name));
   }
   return absl::OkStatus();
 }
@@ -287,6 +289,7 @@ absl::Status CheckOutputs(const Json& document) {
 }  // namespace
 
 absl::StatusOr<InferRequest> ParseInferRequest(absl::string_view body, const FeatureSet& features,
+                                               const std::vector<std::string>& outputs,
                                                int64_t rows_max) {
   if (DepthOf(body) > kDepthMax) return Bad("the body nests deeper than ", kDepthMax, " levels");
   auto parsed = std::make_shared<Json>();
@@ -307,7 +310,7 @@ absl::StatusOr<InferRequest> ParseInferRequest(absl::string_view body, const Fea
     if (!(*document)["parameters"].is_object()) return Bad("`parameters` must be an object");
     request.parameters = (*document)["parameters"].dump();
   }
-  RETURN_IF_ERROR(CheckOutputs(*document));
+  RETURN_IF_ERROR(ReadOutputs(*document, outputs, &request.outputs));
   RETURN_IF_ERROR(ReadInputs(document, features, rows_max, &request.columns));
   AddMissingColumns(features, &request.columns);
   return request;

@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -30,24 +31,29 @@
 namespace starling {
 
 struct InferRequest {
-  std::string id;          // As JSON text, echoed; "" if there is none.
-  std::string parameters;  // Likewise.
-  ColumnBatch columns;     // Every feature is there.
+  std::string id;                    // As JSON text, echoed; "" if there is none.
+  std::string parameters;            // Likewise.
+  ColumnBatch columns;               // Every feature is there.
+  std::vector<std::string> outputs;  // Asked for, in order; empty: all.
 };
 
 // InvalidArgument, naming input and element, for all that is wrong with it.
+// `outputs` are the model's.
 absl::StatusOr<InferRequest> ParseInferRequest(absl::string_view body, const FeatureSet& features,
+                                               const std::vector<std::string>& outputs,
                                                int64_t rows_max);
 
 // Adds the features that are not there, missing in every row.
 void AddMissingColumns(const FeatureSet& features, ColumnBatch* columns);
 
+// One tensor an output that was asked for. `scores` is (rows, outputs).
 std::string InferResponseJson(const InferRequest& request, const BundleInfo& model,
+                              const std::vector<std::string>& outputs,
                               std::span<const float> scores);
 // Ids are listed as INT64, though BYTES are taken as well: a bundle does not
 // record which of the two its log held. Raw features are listed as FP64. Of a
 // derived feature the columns it reads are listed; a map is BYTES, as text.
-std::string ModelMetadataJson(const BundleSpec& spec);
+std::string ModelMetadataJson(const BundleSpec& spec, const std::vector<std::string>& outputs);
 std::string ErrorJson(absl::string_view message);
 
 }  // namespace starling

@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
 absl::StatusOr<InferRequest> Parse(const std::string& body) {
-  return ParseInferRequest(body, TestSpec(1).features, 100);
+  return ParseInferRequest(body, TestSpec(1).features, {"probability"}, 100);
 }
 
 // A request with one input.
@@ -170,7 +170,7 @@ TEST(InferResponseTest, EveryFloatParsesBackToItself) {
   BundleInfo info;
   info.set_model("m\"1");
   info.set_version(12345678901234567ull);
-  Json json = Json::parse(InferResponseJson(request, info, scores));
+  Json json = Json::parse(InferResponseJson(request, info, {"probability"}, scores));
   EXPECT_EQ(json["model_name"], "m\"1");
   EXPECT_EQ(json["model_version"], "12345678901234567");
   EXPECT_EQ(json["id"], "a\"b");
@@ -185,8 +185,28 @@ TEST(InferResponseTest, EveryFloatParsesBackToItself) {
   }
 }
 
+TEST(InferResponseTest, EachOutputIsATensorAndARequestMayPick) {
+  const std::vector<std::string> outputs = {"ctr", "cvr"};
+  const std::vector<float> scores = {.5f, .25f, .75f, .125f, 1, 0};  // (3 rows, 2)
+  Json json = Json::parse(InferResponseJson({}, BundleInfo(), outputs, scores));
+  ASSERT_EQ(json["outputs"].size(), 2u);
+  EXPECT_EQ(json["outputs"][0], Json::parse(R"({"name":"ctr","datatype":"FP32","shape":[3],)"
+                                            R"("data":[0.5,0.75,1]})"));
+  EXPECT_EQ(json["outputs"][1]["data"], Json::parse("[0.25,0.125,0]"));
+
+  const std::string body = R"({"inputs":[{"name":"user","shape":[1],"datatype":"INT64","data":[1]}],
+                              "outputs":[{"name":"cvr"}]})";
+  auto request = ParseInferRequest(body, TestSpec(1).features, outputs, 100);
+  ASSERT_TRUE(request.ok()) << request.status();
+  json = Json::parse(InferResponseJson(*request, BundleInfo(), outputs, scores));
+  ASSERT_EQ(json["outputs"].size(), 1u);
+  EXPECT_EQ(json["outputs"][0]["name"], "cvr");
+  request = ParseInferRequest(body, TestSpec(1).features, {"ctr", "ctcvr"}, 100);
+  EXPECT_EQ(request.status().message(), "output \"cvr\": the model has \"ctr\", \"ctcvr\"");
+}
+
 TEST(InferResponseTest, MetadataListsEveryFeature) {
-  Json json = Json::parse(ModelMetadataJson(TestSpec(4)));
+  Json json = Json::parse(ModelMetadataJson(TestSpec(4), {"probability"}));
   EXPECT_EQ(json["name"], "clicks");
   EXPECT_EQ(json["versions"], Json::array({"4"}));
   ASSERT_EQ(json["inputs"].size(), 5u);

@@ -1,4 +1,5 @@
 // What goes back to a client, as JSON.
+#include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -63,27 +64,41 @@ class Inputs {
   Json list_ = Json::array();
 };
 
+// Column `column` of scores (rows, columns).
+void AppendTensor(const std::string& name, std::span<const float> scores, size_t column,
+                  size_t columns, std::string* out) {
+  absl::StrAppend(out, "{\"name\":", Dump(name), ",\"datatype\":\"FP32\",\"shape\":[",
+                  scores.size() / columns, "],\"data\":[");
+  for (size_t i = column; i < scores.size(); i += columns) {
+    char digits[32];
+    auto end = std::to_chars(digits, digits + sizeof(digits), scores[i]);
+    if (i > column) *out += ',';
+    out->append(digits, end.ptr - digits);
+  }
+  *out += "]}";
+}
+
 }  // namespace
 
 std::string InferResponseJson(const InferRequest& request, const BundleInfo& model,
+                              const std::vector<std::string>& outputs,
                               std::span<const float> scores) {
   std::string out = absl::StrCat("{\"model_name\":", Dump(model.model()), ",\"model_version\":\"",
                                  model.version(), "\"");
   if (!request.id.empty()) absl::StrAppend(&out, ",\"id\":", request.id);
   if (!request.parameters.empty()) absl::StrAppend(&out, ",\"parameters\":", request.parameters);
-  absl::StrAppend(&out, ",\"outputs\":[{\"name\":\"probability\",\"datatype\":\"FP32\",\"shape\":[",
-                  scores.size(), "],\"data\":[");
-  out.reserve(out.size() + 14 * scores.size() + 8);
-  for (size_t i = 0; i < scores.size(); ++i) {
-    char digits[32];
-    auto end = std::to_chars(digits, digits + sizeof(digits), scores[i]);
-    if (i > 0) out += ',';
-    out.append(digits, end.ptr - digits);
+  out += ",\"outputs\":[";
+  out.reserve(out.size() + 14 * scores.size() + 80 * outputs.size());
+  const std::vector<std::string>& wanted = request.outputs.empty() ? outputs : request.outputs;
+  for (size_t w = 0; w < wanted.size(); ++w) {
+    if (w > 0) out += ',';
+    const size_t t = std::find(outputs.begin(), outputs.end(), wanted[w]) - outputs.begin();
+    AppendTensor(wanted[w], scores, t, outputs.size(), &out);
   }
-  return out + "]}]}";
+  return out + "]}";
 }
 
-std::string ModelMetadataJson(const BundleSpec& spec) {
+std::string ModelMetadataJson(const BundleSpec& spec, const std::vector<std::string>& outputs) {
   Json metadata = {{"name", spec.info.model()},
                    {"versions", {std::to_string(spec.info.version())}},
                    {"platform", "starling"},
@@ -93,7 +108,9 @@ std::string ModelMetadataJson(const BundleSpec& spec) {
   for (const IdFeature& f : spec.features.ids()) inputs.Add(f, "INT64", 0);
   for (const RawFeature& f : spec.features.raws()) inputs.Add(f, "FP64", f.width());
   metadata["inputs"] = inputs.list();
-  metadata["outputs"].push_back({{"name", "probability"}, {"datatype", "FP32"}, {"shape", {-1}}});
+  for (const std::string& name : outputs) {
+    metadata["outputs"].push_back({{"name", name}, {"datatype", "FP32"}, {"shape", {-1}}});
+  }
   return Dump(metadata);
 }
 

@@ -37,7 +37,9 @@ absl::StatusOr<std::shared_ptr<const Predictor>> LoadModel(const std::string& di
 }
 
 // Whether the clients of `served` can be answered by `next`.
-absl::Status CheckSuccessor(const BundleSpec& served, const BundleSpec& next) {
+absl::Status CheckSuccessor(const Predictor& serving, const Predictor& following) {
+  const BundleSpec& served = serving.bundle().spec();
+  const BundleSpec& next = following.bundle().spec();
   if (served.info.model() != next.info.model()) {
     return absl::FailedPreconditionError(absl::StrCat("is of model \"", next.info.model(), "\"; \"",
                                                       served.info.model(), "\" is being served"));
@@ -47,6 +49,13 @@ absl::Status CheckSuccessor(const BundleSpec& served, const BundleSpec& next) {
     if (std::find(inputs.begin(), inputs.end(), name) == inputs.end()) {
       return absl::FailedPreconditionError(
           absl::StrCat("lacks input \"", name, "\" of the version being served"));
+    }
+  }
+  const std::vector<std::string>& outputs = following.outputs();
+  for (const std::string& name : serving.outputs()) {
+    if (std::find(outputs.begin(), outputs.end(), name) == outputs.end()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("lacks output \"", name, "\" of the version being served"));
     }
   }
   return absl::OkStatus();
@@ -122,7 +131,7 @@ class WatchingHost : public ModelHost {
     std::string dir = BundleVersionDir(path_, version);
     ASSIGN_OR_RETURN(auto model, LoadModel(dir));
     if (std::shared_ptr<const Predictor> served = current(); served != nullptr) {
-      absl::Status status = CheckSuccessor(served->bundle().spec(), model->bundle().spec());
+      absl::Status status = CheckSuccessor(*served, *model);
       if (!status.ok()) return Annotate(status, dir);
     }
     taken_ = version;

@@ -1,5 +1,6 @@
 #include "serving/predictor.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -32,13 +33,16 @@ class BundlePredictor : public Predictor {
  public:
   BundlePredictor(std::unique_ptr<Bundle> bundle, std::unique_ptr<FeatureCompiler> compiler,
                   std::unique_ptr<Network> network)
-      : bundle_(std::move(bundle)), compiler_(std::move(compiler)), network_(std::move(network)) {}
+      : bundle_(std::move(bundle)), compiler_(std::move(compiler)), network_(std::move(network)) {
+    for (const OutputSpec& output : network_->outputs()) outputs_.push_back(output.name);
+  }
 
   const Bundle& bundle() const override { return *bundle_; }
+  const std::vector<std::string>& outputs() const override { return outputs_; }
 
   absl::StatusOr<std::vector<float>> Predict(const ColumnBatch& columns,
                                              std::vector<BadRow>* bad) const override {
-    std::vector<float> out(columns.rows, std::numeric_limits<float>::quiet_NaN());
+    std::vector<float> out(columns.rows * outputs_.size(), std::numeric_limits<float>::quiet_NaN());
     std::unique_ptr<Scratch> scratch = Borrow();
     absl::Status status;
     for (int64_t begin = 0; begin < columns.rows && status.ok(); begin += kChunkRows) {
@@ -69,15 +73,18 @@ class BundlePredictor : public Predictor {
       is_bad[row.row - begin] = true;
       bad->push_back(std::move(row));
     }
-    size_t next = 0;
+    const auto width = static_cast<int64_t>(outputs_.size());
+    auto next = scratch->scores.begin();
     for (int64_t i = 0; i < end - begin; ++i) {
-      if (!is_bad[i]) out[begin + i] = scratch->scores[next++];
+      if (is_bad[i]) continue;
+      std::copy_n(next, width, out.begin() + (begin + i) * width);
+      next += width;
     }
     return absl::OkStatus();
   }
 
   absl::Status Score(Scratch* s) const {
-    s->scores.resize(s->batch.rows);
+    s->scores.resize(s->batch.rows * outputs_.size());
     if (s->batch.rows == 0) return absl::OkStatus();
     for (size_t t = 0; t < s->batch.tables.size(); ++t) {
       const RowSource& table = bundle_->table(static_cast<int>(t));
@@ -113,6 +120,7 @@ class BundlePredictor : public Predictor {
   const std::unique_ptr<Bundle> bundle_;
   const std::unique_ptr<FeatureCompiler> compiler_;
   const std::unique_ptr<Network> network_;
+  std::vector<std::string> outputs_;  // Constant after construction.
 
   mutable absl::Mutex mu_;
   // As many as calls were ever under way at once.

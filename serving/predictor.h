@@ -19,8 +19,10 @@ class Predictor {
   virtual ~Predictor() = default;
 
   virtual const Bundle& bundle() const = 0;
-  // One probability per row, NaN for a row that is listed in `bad` (which may
-  // be null: then a bad row is InvalidArgument, naming row and column).
+  // Names of the model's outputs: "probability", or its tasks'.
+  virtual const std::vector<std::string>& outputs() const = 0;
+  // The outputs of each row, (rows, outputs), NaN for a row that is listed in `bad`
+  // (which may be null: then a bad row is InvalidArgument, naming row and column).
   virtual absl::StatusOr<std::vector<float>> Predict(const ColumnBatch& columns,
                                                      std::vector<BadRow>* bad) const = 0;
 };

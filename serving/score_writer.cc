@@ -96,28 +96,34 @@ void AppendCsvCell(const Column& column, int64_t row, std::string* out) {
 class CsvWriter : public ScoreWriter {
  public:
   // Without a file: to stdout.
-  CsvWriter(std::unique_ptr<PendingFile> file, const std::vector<std::string>& keep)
-      : file_(std::move(file)), keep_(keep) {}
+  CsvWriter(std::unique_ptr<PendingFile> file, const std::vector<std::string>& keep,
+            const std::vector<std::string>& outputs)
+      : file_(std::move(file)), keep_(keep), outputs_(outputs) {}
 
   absl::Status Start() {
     if (file_ != nullptr) RETURN_IF_ERROR(file_->Open());
     std::string header = "row";
-    for (const std::string& name : keep_) {
-      header += ',';
-      AppendCsvString(name, &header);
+    for (const std::vector<std::string>& names : {keep_, outputs_}) {
+      for (const std::string& name : names) {
+        header += ',';
+        AppendCsvString(name, &header);
+      }
     }
-    return Write(header + ",probability\n");
+    return Write(header + "\n");
   }
 
   absl::Status Append(const ColumnBatch& columns, std::span<const float> scores) override {
     std::string text;
-    for (size_t i = 0; i < scores.size(); ++i) {
-      absl::StrAppend(&text, rows_++, ",");
+    for (size_t i = 0; i < scores.size() / outputs_.size(); ++i) {
+      absl::StrAppend(&text, rows_++);
       for (const std::string& name : keep_) {
-        AppendCsvCell(*columns.Find(name), static_cast<int64_t>(i), &text);
         text += ',';
+        AppendCsvCell(*columns.Find(name), static_cast<int64_t>(i), &text);
       }
-      if (!std::isnan(scores[i])) absl::StrAppendFormat(&text, "%.9g", scores[i]);
+      for (float score : scores.subspan(i * outputs_.size(), outputs_.size())) {
+        text += ',';
+        if (!std::isnan(score)) absl::StrAppendFormat(&text, "%.9g", score);
+      }
       text += '\n';
     }
     return Write(text);
@@ -139,7 +145,7 @@ class CsvWriter : public ScoreWriter {
   }
 
   const std::unique_ptr<PendingFile> file_;
-  const std::vector<std::string> keep_;
+  const std::vector<std::string> keep_, outputs_;
   int64_t rows_ = 0;
 };
 
@@ -203,10 +209,23 @@ ArrayResult ColumnArray(const Column& column) {
   return arrow::ListArray::FromArrays(*offsets_array, *values);
 }
 
+// Column t of scores (rows, outputs).
+ArrayResult OutputArray(std::span<const float> scores, size_t t, size_t outputs) {
+  arrow::FloatBuilder builder;
+  for (size_t i = t; i < scores.size(); i += outputs) {
+    ARROW_RETURN_NOT_OK(std::isnan(scores[i]) ? builder.AppendNull() : builder.Append(scores[i]));
+  }
+  return builder.Finish();
+}
+
 class ParquetWriter : public ScoreWriter {
  public:
-  ParquetWriter(const std::string& path, const std::vector<std::string>& keep)
-      : file_(path), stream_(std::make_shared<PendingStream>(&file_)), keep_(keep) {}
+  ParquetWriter(const std::string& path, const std::vector<std::string>& keep,
+                const std::vector<std::string>& outputs)
+      : file_(path),
+        stream_(std::make_shared<PendingStream>(&file_)),
+        keep_(keep),
+        outputs_(outputs) {}
 
   absl::Status Start() { return file_.Open(); }
 
@@ -222,13 +241,9 @@ class ParquetWriter : public ScoreWriter {
 
  private:
   arrow::Status AppendArrow(const ColumnBatch& columns, std::span<const float> scores) {
+    const auto count = static_cast<int64_t>(scores.size() / outputs_.size());
     arrow::Int64Builder rows;
-    arrow::FloatBuilder probabilities;
-    for (float score : scores) {
-      ARROW_RETURN_NOT_OK(rows.Append(rows_++));
-      ARROW_RETURN_NOT_OK(std::isnan(score) ? probabilities.AppendNull()
-                                            : probabilities.Append(score));
-    }
+    for (int64_t i = 0; i < count; ++i) ARROW_RETURN_NOT_OK(rows.Append(rows_++));
     arrow::FieldVector fields;
     arrow::ArrayVector arrays;
     auto add = [&](const std::string& name, ArrayResult array) {
@@ -243,7 +258,9 @@ class ParquetWriter : public ScoreWriter {
         ARROW_RETURN_NOT_OK(add(name, ColumnArray(*column)));
       }
     }
-    ARROW_RETURN_NOT_OK(add("probability", probabilities.Finish()));
+    for (size_t t = 0; t < outputs_.size(); ++t) {
+      ARROW_RETURN_NOT_OK(add(outputs_[t], OutputArray(scores, t, outputs_.size())));
+    }
     auto schema = arrow::schema(fields);
     if (writer_ == nullptr) {
       parquet::WriterProperties::Builder properties;
@@ -252,8 +269,7 @@ class ParquetWriter : public ScoreWriter {
           writer_, parquet::arrow::FileWriter::Open(*schema, arrow::default_memory_pool(), stream_,
                                                     properties.build()));
     }
-    return writer_->WriteRecordBatch(
-        *arrow::RecordBatch::Make(schema, static_cast<int64_t>(scores.size()), arrays));
+    return writer_->WriteRecordBatch(*arrow::RecordBatch::Make(schema, count, arrays));
   }
 
   absl::Status Check(const arrow::Status& status) const {
@@ -264,7 +280,7 @@ class ParquetWriter : public ScoreWriter {
 
   PendingFile file_;
   const std::shared_ptr<PendingStream> stream_;
-  const std::vector<std::string> keep_;
+  const std::vector<std::string> keep_, outputs_;
   int64_t rows_ = 0;
   std::unique_ptr<parquet::arrow::FileWriter> writer_;
 };
@@ -272,9 +288,10 @@ class ParquetWriter : public ScoreWriter {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ScoreWriter>> ScoreWriter::Create(
-    const std::string& path, const std::vector<std::string>& keep) {
+    const std::string& path, const std::vector<std::string>& keep,
+    const std::vector<std::string>& outputs) {
   if (absl::EndsWith(path, ".parquet")) {
-    auto writer = std::make_unique<ParquetWriter>(path, keep);
+    auto writer = std::make_unique<ParquetWriter>(path, keep, outputs);
     RETURN_IF_ERROR(writer->Start());
     return writer;
   }
@@ -283,7 +300,7 @@ absl::StatusOr<std::unique_ptr<ScoreWriter>> ScoreWriter::Create(
         absl::StrCat("\"", path, "\" is neither FILE.parquet, FILE.csv nor - (CSV to stdout)"));
   }
   auto file = path == "-" ? nullptr : std::make_unique<PendingFile>(path);
-  auto writer = std::make_unique<CsvWriter>(std::move(file), keep);
+  auto writer = std::make_unique<CsvWriter>(std::move(file), keep, outputs);
   RETURN_IF_ERROR(writer->Start());
   return writer;
 }

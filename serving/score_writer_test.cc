@@ -40,7 +40,7 @@ const std::vector<float> kScores = {0.1f, kNaN, 0.333333343f};
 TEST(ScoreWriterTest, CsvHoldsRowsKeptColumnsAndNineDigits) {
   std::string dir = TestDir("csv");
   ASSERT_TRUE(MakeDirs(dir).ok());
-  auto writer = ScoreWriter::Create(dir + "/out.csv", kKeep);
+  auto writer = ScoreWriter::Create(dir + "/out.csv", kKeep, {"probability"});
   ASSERT_TRUE(writer.ok()) << writer.status();
   ASSERT_TRUE((*writer)->Append(Columns(), kScores).ok());
   ASSERT_TRUE((*writer)->Append(Columns(), kScores).ok());
@@ -55,10 +55,30 @@ TEST(ScoreWriterTest, CsvHoldsRowsKeptColumnsAndNineDigits) {
             "5,1234567890123,\"\",\"\",1e-07,0.333333343\n");
 }
 
+TEST(ScoreWriterTest, SeveralOutputsAreAColumnEach) {
+  std::string dir = TestDir("outputs");
+  ASSERT_TRUE(MakeDirs(dir).ok());
+  for (const char* name : {"/out.csv", "/out.parquet"}) {
+    auto writer = ScoreWriter::Create(dir + name, {"user"}, {"ctr", "c,vr"});
+    ASSERT_TRUE(writer.ok()) << writer.status();
+    ASSERT_TRUE((*writer)->Append(Columns(), std::vector<float>{.5, .25, kNaN, kNaN, 1, 0}).ok());
+    ASSERT_TRUE((*writer)->Finish().ok());
+  }
+  EXPECT_EQ(*ReadFile(dir + "/out.csv"),
+            "row,user,ctr,\"c,vr\"\n0,-7,0.5,0.25\n1,,,\n2,1234567890123,1,0\n");
+  auto source = SampleSource::Open({dir + "/out.parquet"});
+  ASSERT_TRUE(source.ok()) << source.status();
+  auto got = (*source)->Read(0, {"ctr", "c,vr"});
+  ASSERT_TRUE(got.ok()) << got.status();
+  EXPECT_TRUE(got->Find("ctr")->IsNull(1));
+  EXPECT_EQ(got->Find("ctr")->doubles[2], 1);
+  EXPECT_EQ(got->Find("c,vr")->doubles[0], .25);
+}
+
 TEST(ScoreWriterTest, ParquetGivesBackTheSameColumns) {
   std::string dir = TestDir("parquet");
   ASSERT_TRUE(MakeDirs(dir).ok());
-  auto writer = ScoreWriter::Create(dir + "/out.parquet", kKeep);
+  auto writer = ScoreWriter::Create(dir + "/out.parquet", kKeep, {"probability"});
   ASSERT_TRUE(writer.ok()) << writer.status();
   ASSERT_TRUE((*writer)->Append(Columns(), kScores).ok());
   ASSERT_TRUE((*writer)->Append(Columns(), kScores).ok());
@@ -93,7 +113,7 @@ TEST(ScoreWriterTest, WithoutFinishNothingIsThere) {
   std::string dir = TestDir("unfinished");
   ASSERT_TRUE(MakeDirs(dir).ok());
   for (const char* name : {"/out.csv", "/out.parquet"}) {
-    auto writer = ScoreWriter::Create(dir + name, kKeep);
+    auto writer = ScoreWriter::Create(dir + name, kKeep, {"probability"});
     ASSERT_TRUE(writer.ok());
     ASSERT_TRUE((*writer)->Append(Columns(), kScores).ok());
     EXPECT_FALSE(PathExists(dir + name));
@@ -109,7 +129,7 @@ TEST(ScoreWriterTest, AFullDiskIsReportedAndLeavesNothing) {
       SetFileFault([&](absl::string_view op, absl::string_view) {
         return op == failing ? absl::ResourceExhaustedError("disk full") : absl::OkStatus();
       });
-      auto writer = ScoreWriter::Create(dir + name, kKeep);
+      auto writer = ScoreWriter::Create(dir + name, kKeep, {"probability"});
       absl::Status status = writer.status();
       if (status.ok()) status = (*writer)->Append(Columns(), kScores);
       if (status.ok()) status = (*writer)->Finish();
@@ -122,8 +142,9 @@ TEST(ScoreWriterTest, AFullDiskIsReportedAndLeavesNothing) {
 }
 
 TEST(ScoreWriterTest, AnotherEndingIsRefused) {
-  EXPECT_TRUE(absl::IsInvalidArgument(ScoreWriter::Create("out.txt", {}).status()));
-  EXPECT_FALSE(ScoreWriter::Create("/no/such/dir/out.csv", {}).ok());
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(ScoreWriter::Create("out.txt", {}, {"probability"}).status()));
+  EXPECT_FALSE(ScoreWriter::Create("/no/such/dir/out.csv", {}, {"probability"}).ok());
 }
 
 }  // namespace

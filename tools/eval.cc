@@ -39,11 +39,11 @@ absl::Status Run(const VerbCall& call) {
   std::function<bool()> stopped = [] { return StopRequested()->load(); };
   double start = absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch());
   ASSIGN_OR_RETURN(
-      EvalMetrics m,
+      std::vector<EvalMetrics> m,
       Evaluate(model.get(), *source,
                {plan.job.data().batch(), plan.job.data().bad_rows_max(), &stopped}, &pool));
   double rate =
-      m.samples / std::max(1e-9, absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()) - start);
+      m[0].samples / std::max(1e-9, absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()) - start);
 
   std::vector<std::pair<std::string, std::string>> rows = EvalRows(m);
   rows.push_back({"samples/s", WithCommas(static_cast<int64_t>(rate))});
@@ -53,8 +53,7 @@ absl::Status Run(const VerbCall& call) {
   if (FLAGS_json) {
     absl::PrintF(
         "{%s, \"samples\": %d, \"samples_per_s\": %.1f, \"step\": %d, \"checkpoint\": \"%s\"}\n",
-        EvalJson(m).c_str(), m.samples, rate, checkpoint.info.state().step(),
-        checkpoint.dir.c_str());
+        MetricsJson(m), m[0].samples, rate, checkpoint.info.state().step(), checkpoint.dir.c_str());
   }
   return absl::OkStatus();
 }

@@ -85,21 +85,26 @@ std::string WithCommas(int64_t n) {
   return s;
 }
 
-std::vector<std::pair<std::string, std::string>> EvalRows(const EvalMetrics& m) {
-  return {
-      {"eval rows", WithCommas(m.samples)},
-      {"eval AUC", absl::StrFormat("%.5f", m.auc)},
-      {"eval GAUC", m.gauc_groups > 0 ? absl::StrFormat("%.5f (%d groups)", m.gauc, m.gauc_groups)
-                                      : std::string("no group column")},
-      {"eval log loss", absl::StrFormat("%.5f", m.logloss)},
-      {"eval normalised entropy", absl::StrFormat("%.4f", m.ne)},
-      {"eval calibration", absl::StrFormat("%.4f", m.calibration)}};
-}
-
-std::string EvalJson(const EvalMetrics& m) {
-  return absl::StrFormat(
-      R"("auc": %.6f, "gauc": %.6f, "logloss": %.6f, "ne": %.6f, "calibration": %.6f)", m.auc,
-      m.gauc, m.logloss, m.ne, m.calibration);
+std::vector<std::pair<std::string, std::string>> EvalRows(const std::vector<EvalMetrics>& metrics) {
+  std::vector<std::pair<std::string, std::string>> rows;
+  for (const EvalMetrics& m : metrics) {
+    const std::string of = metrics.size() > 1 ? absl::StrCat(" of ", m.output) : "";
+    auto add = [&](const char* name, std::string value) {
+      rows.push_back({absl::StrCat("eval ", name, of), std::move(value)});
+    };
+    add("rows", WithCommas(m.samples));
+    if (!m.probability) {
+      add("RMSE", absl::StrFormat("%.5f", m.rmse));
+      continue;
+    }
+    add("AUC", absl::StrFormat("%.5f", m.auc));
+    add("GAUC", m.gauc_groups > 0 ? absl::StrFormat("%.5f (%d groups)", m.gauc, m.gauc_groups)
+                                  : std::string("no group column"));
+    add("log loss", absl::StrFormat("%.5f", m.logloss));
+    add("normalised entropy", absl::StrFormat("%.4f", m.ne));
+    add("calibration", absl::StrFormat("%.4f", m.calibration));
+  }
+  return rows;
 }
 
 }  // namespace starling

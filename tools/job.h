@@ -45,9 +45,7 @@ void PrintTable(const std::vector<std::pair<std::string, std::string>>& rows);
 // "1,234,567".
 std::string WithCommas(int64_t n);
 
-// The rows of an evaluation for PrintTable, and its fields for a JSON object:
-// `"auc": 0.8, …` without braces.
-std::vector<std::pair<std::string, std::string>> EvalRows(const EvalMetrics& m);
-std::string EvalJson(const EvalMetrics& m);
+// The rows of an evaluation for PrintTable, output by output.
+std::vector<std::pair<std::string, std::string>> EvalRows(const std::vector<EvalMetrics>& metrics);
 
 }  // namespace starling

@@ -124,7 +124,7 @@ absl::Status EvaluateSaved(const LoadedJob& job, const std::string& dir, double 
                    LocalModel::Create(SpecOf(job.plan), NetworkOptionsOf(job.plan.job),
                                       ScratchDir(job.plan.job), &pool));
   RETURN_IF_ERROR(model->Load(checkpoint));
-  EvalMetrics m;
+  std::vector<EvalMetrics> m(1);
   if (job.eval != nullptr) {
     ASSIGN_OR_RETURN(m, Evaluate(model.get(), *job.eval, {job.plan.job.data().batch()}, &pool));
   }
@@ -142,7 +142,7 @@ absl::Status EvaluateSaved(const LoadedJob& job, const std::string& dir, double 
     absl::PrintF(
         "{%s, \"samples\": %d, \"samples_per_s\": %.1f, \"batches_applied\": %d, \"checkpoint\": "
         "\"%s\"}\n",
-        EvalJson(m).c_str(), samples, samples / seconds, applied, dir.c_str());
+        MetricsJson(m), samples, samples / seconds, applied, dir.c_str());
   }
   return absl::OkStatus();
 }

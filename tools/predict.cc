@@ -2,6 +2,7 @@
 #include <gflags/gflags.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <deque>
 #include <future>
@@ -55,9 +56,12 @@ absl::Status CheckFlags() {
 
 // The kept columns are there, and have no name of ours.
 absl::Status CheckKeep(const std::vector<std::string>& keep,
+                       const std::vector<std::string>& outputs,
                        const std::vector<std::string>& in_data) {
   for (auto name = keep.begin(); name != keep.end(); ++name) {
-    if (*name == "row" || *name == "probability" || std::find(keep.begin(), name, *name) != name) {
+    const bool ours =
+        *name == "row" || std::find(outputs.begin(), outputs.end(), *name) != outputs.end();
+    if (ours || std::find(keep.begin(), name, *name) != name) {
       return absl::InvalidArgumentError(
           absl::StrCat("--keep ", *name, ": the output would have two columns of that name"));
     }
@@ -70,13 +74,13 @@ absl::Status CheckKeep(const std::vector<std::string>& keep,
 }
 
 // What to read: the features' columns, then the kept ones that are no feature.
-absl::StatusOr<std::vector<std::string>> ColumnsToRead(const FeatureSet& features,
+absl::StatusOr<std::vector<std::string>> ColumnsToRead(const Predictor& predictor,
                                                        const std::vector<std::string>& keep,
                                                        const SampleSource& source) {
   std::vector<std::string> in_data;
   for (const ColumnSchema& column : source.schema()) in_data.push_back(column.name);
-  RETURN_IF_ERROR(CheckKeep(keep, in_data));
-  std::vector<std::string> columns = ColumnsOf(features, false);
+  RETURN_IF_ERROR(CheckKeep(keep, predictor.outputs(), in_data));
+  std::vector<std::string> columns = ColumnsOf(predictor.bundle().spec().features, false);
   for (const std::string& name : columns) {
     if (std::find(in_data.begin(), in_data.end(), name) == in_data.end()) {
       return absl::FailedPreconditionError(absl::StrCat(FLAGS_data, ": the model reads column \"",
@@ -135,9 +139,10 @@ absl::Status ScoreAll(const SampleSource& source, const Predictor& predictor,
       totals->first_bad =
           absl::StrCat(split.Place(), ": row ", row, ": column ", first.column, ": ", first.reason);
     }
-    totals->rows += static_cast<int64_t>(scored.scores.size());
-    totals->bad += static_cast<int64_t>(
-        std::count_if(scored.scores.begin(), scored.scores.end(), [](float s) { return s != s; }));
+    totals->rows += scored.columns.rows;
+    for (size_t i = 0; i < scored.scores.size(); i += predictor.outputs().size()) {
+      if (std::isnan(scored.scores[i])) ++totals->bad;
+    }
     RETURN_IF_ERROR(Judge(*totals, done + 1 < splits));
     if (!scored.scores.empty()) RETURN_IF_ERROR(writer->Append(scored.columns, scored.scores));
   }
@@ -156,8 +161,9 @@ absl::Status Run(const VerbCall&) {
   PrintNotes(*source);
   std::vector<std::string> keep = absl::StrSplit(FLAGS_keep, ',', absl::SkipEmpty());
   const BundleSpec& spec = predictor->bundle().spec();
-  ASSIGN_OR_RETURN(auto columns, ColumnsToRead(spec.features, keep, *source));
-  ASSIGN_OR_RETURN(std::unique_ptr<ScoreWriter> writer, ScoreWriter::Create(FLAGS_out, keep));
+  ASSIGN_OR_RETURN(auto columns, ColumnsToRead(*predictor, keep, *source));
+  ASSIGN_OR_RETURN(std::unique_ptr<ScoreWriter> writer,
+                   ScoreWriter::Create(FLAGS_out, keep, predictor->outputs()));
 
   absl::Time start = absl::Now();
   Totals totals;
@@ -188,7 +194,7 @@ absl::Status Run(const VerbCall&) {
 
 Verb PredictVerb() {
   return {"predict",
-          "Score every row of a data set: row number, kept columns, probability",
+          "Score every row of a data set: row number, kept columns, the outputs",
           "starling predict --bundle DIR --data PATTERNS --out FILE.parquet|FILE.csv|- "
           "[--where PREDICATE] [--keep C1,C2] [--threads N]",
           {"bundle", "data", "where", "out", "keep", "threads", "bad_rows_max", "json"},

@@ -44,10 +44,11 @@ void PrintClosing(const LoadedJob& job, const TrainSummary& s) {
 
 void PrintJson(const LoadedJob& job, const TrainSummary& s) {
   const SourceCounts read = job.train->counts();
-  EvalMetrics m = s.eval;
+  std::vector<EvalMetrics> m = s.eval;
   if (!s.evaluated) {  // Progressive: each row was scored before it was learned.
-    m.auc = m.gauc = s.train_auc;
-    m.logloss = s.train_loss;
+    m.resize(1);
+    m[0].auc = m[0].gauc = s.train_auc;
+    m[0].logloss = s.train_loss;
   }
   const StageTimes& t = s.stages;
   absl::PrintF(
@@ -57,7 +58,7 @@ void PrintJson(const LoadedJob& job, const TrainSummary& s) {
       R"("data": {"files_passed_over": %d, "splits_passed_over": %d, "rows_read": %d, "rows_matched": %d}, )"
       R"("checkpoint": "%s"})"
       "\n",
-      EvalJson(m).c_str(), s.evaluated ? "eval" : "train, progressive", s.samples,
+      MetricsJson(m), s.evaluated ? "eval" : "train, progressive", s.samples,
       s.samples / std::max(1e-9, s.train_seconds), s.steps, s.state.step(), s.bad_rows,
       s.train_seconds, t.wait_read, t.pull, t.compute, t.push, s.read_seconds, s.compile_seconds,
       s.eval_seconds, s.checkpoint_seconds, read.files_passed_over, read.splits_passed_over,

@@ -105,19 +105,26 @@ class Golden:
         return (v[:, i] * v[:, j]).sum(2)
 
     def finish(self, module, logit, path):
+        """A model of one logit, by its log loss."""
+        def loss(z):
+            return torch.nn.functional.binary_cross_entropy_with_logits(z, self.labels)
+        self.write(module, logit, torch.sigmoid, loss, path)
+
+    def write(self, module, forward, scores, loss, path):
+        """`forward` gives what `scores`, (rows, outputs), and `loss` are functions of."""
         def layout(tensor, transposed):
             return tensor.t() if transposed else tensor
         before = {name: t.detach().clone() for name, t, _ in self.params}
         for name, tensor, transposed in self.params:
             self.put("param." + name, layout(tensor, transposed))
         module.eval()
-        self.put("eval_scores", torch.sigmoid(logit()))
+        self.put("eval_scores", scores(forward()))
         module.train()
-        z = logit()
-        loss = torch.nn.functional.binary_cross_entropy_with_logits(z, self.labels)
-        loss.backward()
-        self.put("loss", loss)
-        self.put("train_scores", torch.sigmoid(z))
+        z = forward()
+        value = loss(z)
+        value.backward()
+        self.put("loss", value)
+        self.put("train_scores", scores(z))
         self.put("grad_rows", self.rows.grad)
         for name, tensor, transposed in self.params:
             change = tensor.grad if tensor.grad is not None else tensor - before[name]
@@ -344,5 +351,6 @@ MODELS = {
     "gelu": lambda path: simple(path, "GELU", torch.nn.GELU, 24),
     "leaky_relu": lambda path: simple(path, "LEAKY_RELU", torch.nn.LeakyReLU, 25),
 }
-for model in sys.argv[2:] or MODELS:
-    MODELS[model](f"{sys.argv[1]}/golden_{model}.txt")
+if __name__ == "__main__":
+    for model in sys.argv[2:] or MODELS:
+        MODELS[model](f"{sys.argv[1]}/golden_{model}.txt")

@@ -1,0 +1,174 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "dense_net/losses.h"
+#include "dense_net/real.h"
+
+namespace starling {
+namespace {
+
+// Row i's user u_i against the items v_j of all rows: with s_ij = scale u_i v_j,
+// loss_i = log sum_j exp(s_ij - log c_j) - s_ii, c_j being the rows that hold
+// item j. All vectors come together first; then a tile has its rows' sums, and
+// after a second barrier its users' and its items' gradients.
+class SoftmaxLossOp : public CoupledOp {
+ public:
+  SoftmaxLossOp(const LossPlace& place, Value user, Value item, const SoftmaxOptions& options)
+      : CoupledOp(place.name, {user, item}, 1),
+        place_(place),
+        dim_(user.width),
+        scale_(static_cast<Real>(options.scale)),
+        item_(options.item) {}
+
+  bool is_loss() const override { return true; }
+
+  // Users and items, (rows, dim) each; logs of sums and of counts; a row of
+  // scores for each tile.
+  int64_t StateFloats(const Step& step) const override {
+    const int64_t rows = step.batch->rows;
+    return step.training ? rows * (2 * dim_ + 2 + step.tiles) : 0;
+  }
+
+  void ReduceForward(const OpTile& tile) const override {
+    const Parts parts = PartsOf(*tile.step, tile.state);
+    for (int side = 0; side < 2; ++side) {
+      std::copy_n(tile.in[side], int64_t{tile.rows} * dim_,
+                  parts.vectors[side] + tile.first * dim_);
+    }
+  }
+
+  void CombineForward(const Step& step, Real* state, Real* /*param_grads*/) const override {
+    const Parts parts = PartsOf(step, state);
+    std::fill_n(parts.log_count, step.batch->rows, Real{0});
+    if (item_.has_table()) CountItems(step, parts);
+  }
+
+  void Forward(const OpTile& tile) const override {
+    const Step& step = *tile.step;
+    const Parts parts = step.training ? PartsOf(step, tile.state) : Parts{};
+    double loss = 0;
+    for (int i = 0; i < tile.rows; ++i) {
+      const int64_t row = tile.first + i;
+      const Real own = OwnScore(tile, i);
+      tile.out[i] = static_cast<Real>(1.0 / (1.0 + std::exp(-double{own})));
+      step.scores[row * step.outputs + place_.output] = tile.out[i];
+      if (!step.training) continue;
+      const double log_sum = LogSum(tile, parts, row);
+      parts.log_sum[row] = static_cast<Real>(log_sum);
+      loss += Weight(step, row) * (log_sum - own);
+    }
+    if (step.training) step.tile_loss[tile.index] += loss;
+  }
+
+  void ReduceBackward(const OpTile&) const override {}
+  void CombineBackward(const Step&, Real*, Real*) const override {}
+
+  void Backward(const OpTile& tile) const override {
+    for (int side = 0; side < 2; ++side) {
+      if (tile.in_grad[side] != nullptr) BackwardOf(tile, side);
+    }
+  }
+
+ private:
+  struct Parts {
+    Real* vectors[2];  // Users, items.
+    Real *log_sum, *log_count, *scores;
+  };
+  Parts PartsOf(const Step& step, Real* state) const {
+    const int64_t rows = step.batch->rows;
+    Parts parts;
+    parts.vectors[0] = state;
+    parts.vectors[1] = state + rows * dim_;
+    parts.log_sum = state + 2 * rows * dim_;
+    parts.log_count = parts.log_sum + rows;
+    parts.scores = parts.log_count + rows;  // (tiles, rows)
+    return parts;
+  }
+  double Weight(const Step& step, int64_t row) const {
+    return RowWeight(place_, step, row) * step.batch->labels[row * step.labels + place_.label];
+  }
+  Real OwnScore(const OpTile& tile, int i) const {
+    Real dot;
+    tile.device().RowDots(1, dim_, tile.in[0] + int64_t{i} * dim_, tile.in[1] + int64_t{i} * dim_,
+                          0, &dot);
+    return scale_ * dot;
+  }
+
+  // An item is a row's first id of the slot; rows without one are items of their own.
+  void CountItems(const Step& step, const Parts& parts) const {
+    const Slot& slot = step.batch->tables[item_.table()].slots[item_.slot()];
+    static thread_local std::vector<uint32_t> counts;
+    counts.assign(step.batch->tables[item_.table()].ids.size(), 0);
+    auto item = [&](int64_t row) -> const uint32_t* {
+      const bool by_request = slot.axis == Axis::kRequest && !step.batch->request_of_row.empty();
+      const int64_t entry = by_request ? step.batch->request_of_row[row] : row;
+      return slot.offsets[entry] == slot.offsets[entry + 1] ? nullptr
+                                                            : &slot.index[slot.offsets[entry]];
+    };
+    for (int64_t row = 0; row < step.batch->rows; ++row) {
+      if (const uint32_t* id = item(row)) ++counts[*id];
+    }
+    for (int64_t row = 0; row < step.batch->rows; ++row) {
+      if (const uint32_t* id = item(row))
+        parts.log_count[row] = static_cast<Real>(std::log(counts[*id]));
+    }
+  }
+
+  // The scores of one vector of a side against all of the other, in the tile's place.
+  Real* ScoresOf(const OpTile& tile, const Parts& parts, int side, int64_t row) const {
+    const int64_t rows = tile.step->batch->rows;
+    Real* scores = parts.scores + tile.index * rows;
+    tile.device().RowDots(static_cast<int>(rows), dim_, parts.vectors[1 - side],
+                          parts.vectors[side] + row * dim_, 0, scores);
+    return scores;
+  }
+
+  double LogSum(const OpTile& tile, const Parts& parts, int64_t row) const {
+    const int64_t rows = tile.step->batch->rows;
+    Real* scores = ScoresOf(tile, parts, 0, row);
+    double most = -std::numeric_limits<double>::infinity(), sum = 0;
+    for (int64_t j = 0; j < rows; ++j) {
+      scores[j] = scale_ * scores[j] - parts.log_count[j];
+      if (!(scores[j] <= most)) most = scores[j];  // A NaN stays one.
+    }
+    for (int64_t j = 0; j < rows; ++j) sum += std::exp(scores[j] - most);
+    return most + std::log(sum);
+  }
+
+  // d loss / d s_ij is the row's share of softmax, less 1 where i = j.
+  void BackwardOf(const OpTile& tile, int side) const {
+    const Step& step = *tile.step;
+    const Parts parts = PartsOf(step, tile.state);
+    const int64_t rows = step.batch->rows;
+    for (int i = 0; i < tile.rows; ++i) {
+      const int64_t own = tile.first + i;
+      Real* g = ScoresOf(tile, parts, side, own);
+      for (int64_t other = 0; other < rows; ++other) {
+        const int64_t user = side == 0 ? own : other, item = side == 0 ? other : own;
+        const double p =
+            std::exp(double{scale_ * g[other]} - parts.log_count[item] - parts.log_sum[user]);
+        g[other] = static_cast<Real>(Weight(step, user) / static_cast<double>(rows) *
+                                     (p - (user == item ? 1 : 0)) * scale_);
+      }
+      Real* out = tile.in_grad[side] + int64_t{i} * dim_;
+      if (!tile.in_add[side]) std::fill_n(out, dim_, Real{0});
+      tile.kernels().add_rows(static_cast<int>(rows), dim_, parts.vectors[1 - side], g, out);
+    }
+  }
+
+  const LossPlace place_;
+  const int dim_;
+  const Real scale_;
+  const SlotSpec item_;  // Without a table: each row's item is its own.
+};
+
+}  // namespace
+
+void SoftmaxLoss(GraphBuilder* graph, const LossPlace& place, Value user, Value item,
+                 const SoftmaxOptions& options) {
+  graph->Append(std::make_unique<SoftmaxLossOp>(place, user, item, options));
+}
+
+}  // namespace starling

@@ -1,0 +1,128 @@
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "dense_net/losses.h"
+#include "dense_net/models.h"
+
+namespace starling {
+namespace {
+
+using Names = google::protobuf::RepeatedPtrField<std::string>;
+
+bool Lists(const Names& names, const std::string& feature) {
+  return std::find(names.begin(), names.end(), feature) != names.end();
+}
+
+// A raw feature of several numbers has a column `name[i]` for each.
+std::string FeatureOf(const std::string& raw) { return raw.substr(0, raw.find('[')); }
+
+// The features of one side, side by side.
+Value SideInput(const GraphSpec& spec, const Names& names, const Inputs& inputs,
+                const std::string& side, GraphBuilder* graph) {
+  std::vector<ColumnRange> embeddings, raws;
+  int begin = 0;
+  for (const SlotSpec& slot : spec.slots()) {
+    if (Lists(names, slot.name())) embeddings.push_back({begin, slot.embedding_dim()});
+    begin += slot.embedding_dim();
+  }
+  for (int i = 0; i < spec.raws_size(); ++i) {
+    if (Lists(names, FeatureOf(spec.raws(i)))) raws.push_back({i, 1});
+  }
+  std::vector<Value> parts;
+  if (!embeddings.empty()) {
+    parts.push_back(Columns(graph, side + ".embedding", inputs.embedding, embeddings));
+  }
+  if (!raws.empty()) parts.push_back(Columns(graph, side + ".raw", inputs.raw, raws));
+  return Concat(graph, side + ".input", std::move(parts));
+}
+
+Value Tower(const GraphSpec& spec, const Names& names, const Inputs& inputs,
+            const std::string& side, GraphBuilder* graph) {
+  const DssmOptions& options = spec.model().dssm();
+  const Value x = SideInput(spec, names, inputs, side, graph);
+  const MlpOptions& tower = options.tower();
+  MlpOptions hidden = tower;
+  hidden.mutable_hidden()->RemoveLast();
+  FullyConnectedOptions last;
+  last.width = tower.hidden(tower.hidden_size() - 1);
+  const Value vector = FullyConnected(graph, side + ".vector", Mlp(hidden, side, x, graph), last);
+  return options.match() == DssmOptions::COSINE ? Normalize(graph, side + ".unit", vector) : vector;
+}
+
+absl::Status CheckSide(const GraphSpec& spec, const Names& names, const char* side) {
+  if (names.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("model dssm: ", side, " lists no feature; name those of its tower"));
+  }
+  for (const std::string& name : names) {
+    const bool known = std::any_of(spec.slots().begin(), spec.slots().end(),
+                                   [&](const SlotSpec& slot) { return slot.name() == name; }) ||
+                       std::any_of(spec.raws().begin(), spec.raws().end(),
+                                   [&](const std::string& raw) { return FeatureOf(raw) == name; });
+    if (known) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("model dssm: ", side, ": no feature `", name, "`"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckInOneTower(const DssmOptions& options, const std::string& feature) {
+  const bool user = Lists(options.user(), feature), item = Lists(options.item(), feature);
+  if (user != item) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "model dssm: feature `", feature, "` must be in one tower: list it in user or in item",
+      user ? ", not in both" : ""));
+}
+
+const SlotSpec* FindSlot(const GraphSpec& spec, const std::string& name) {
+  for (const SlotSpec& slot : spec.slots()) {
+    if (slot.name() == name) return &slot;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+absl::Status CheckDssm(const GraphSpec& spec) {
+  const DssmOptions& options = spec.model().dssm();
+  absl::Status status = CheckSide(spec, options.user(), "user");
+  status.Update(CheckSide(spec, options.item(), "item"));
+  for (const SlotSpec& slot : spec.slots()) status.Update(CheckInOneTower(options, slot.name()));
+  for (const std::string& raw : spec.raws()) {
+    status.Update(CheckInOneTower(options, FeatureOf(raw)));
+  }
+  if (options.tower().hidden_size() == 0) {
+    status.Update(absl::InvalidArgumentError(
+        "model dssm: tower needs hidden; its last width is that of the vectors"));
+  }
+  if (!(options.temperature() > 0)) {
+    status.Update(absl::InvalidArgumentError("model dssm: temperature must be more than 0"));
+  }
+  for (const TaskOptions& task : spec.tasks()) {
+    const LossOptions::SampledSoftmax& softmax = task.loss().sampled_softmax();
+    if (softmax.has_item() && FindSlot(spec, softmax.item()) == nullptr) {
+      status.Update(absl::InvalidArgumentError(absl::StrCat(
+          "task `", task.name(), "`: sampled_softmax.item: no id feature `", softmax.item(), "`")));
+    }
+  }
+  return status;
+}
+
+// Two towers that meet in one product (Huang et al. 2013): a user's vector and
+// an item's, each a function of its own side's features alone.
+void BuildDssm(const GraphSpec& spec, GraphBuilder* graph) {
+  const DssmOptions& options = spec.model().dssm();
+  const Inputs inputs = MakeInputs(spec, graph, true);
+  const Value user = Tower(spec, options.user(), inputs, "user", graph);
+  const Value item = Tower(spec, options.item(), inputs, "item", graph);
+  const double scale = 1 / options.temperature();
+  if (spec.tasks_size() == 0 || !spec.tasks(0).loss().has_sampled_softmax()) {
+    return AddTaskLoss(spec, 0, Dot(graph, "match", user, item, scale), graph);
+  }
+  SoftmaxOptions softmax{.scale = scale};
+  const SlotSpec* slot = FindSlot(spec, spec.tasks(0).loss().sampled_softmax().item());
+  if (slot != nullptr) softmax.item = *slot;
+  SoftmaxLoss(graph, AddTask(spec, 0, graph), user, item, softmax);
+}
+
+}  // namespace starling

@@ -1,0 +1,33 @@
+#include "dense_net/losses.h"
+#include "dense_net/models.h"
+
+namespace starling {
+namespace {
+
+Value Tower(const EsmmOptions& options, const std::string& name, Value x, GraphBuilder* graph) {
+  MlpOptions mlp;
+  *mlp.mutable_hidden() = options.hidden();
+  mlp.set_activation(options.activation());
+  mlp.set_dropout(options.dropout());
+  mlp.set_batch_norm(options.batch_norm());
+  return FullyConnected(graph, name + ".logit", Mlp(mlp, name, x, graph), {});
+}
+
+}  // namespace
+
+// ESMM (Ma et al. 2018): towers for the click and for conversion given a click
+// on shared embeddings. The second learns from all exposed rows through the
+// product of both, never from clicked rows alone.
+void BuildEsmm(const GraphSpec& spec, GraphBuilder* graph) {
+  const EsmmOptions& options = spec.model().esmm();
+  const Value x = DeepInput(MakeInputs(spec, graph, true), graph);
+  const Value click = Tower(options, "click", x, graph);
+  const Value conversion = Tower(options, "conversion", x, graph);
+  AddTaskLoss(spec, 0, click, graph);
+  const LossPlace place = AddTask(spec, 1, graph);
+  OutputSpec given{.name = options.cvr(), .label = place.label};
+  given.given = graph->graph().outputs[0].label;
+  ProductLoss(graph, place, click, conversion, graph->AddOutput(given));
+}
+
+}  // namespace starling

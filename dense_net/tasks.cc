@@ -1,0 +1,106 @@
+// From the tasks of a spec to outputs and losses.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "dense_net/losses.h"
+
+namespace starling {
+namespace {
+
+constexpr int kNoLabel = -1;
+
+int LabelIndex(const GraphSpec& spec, const std::string& name) {
+  const auto found = std::find(spec.labels().begin(), spec.labels().end(), name);
+  return found == spec.labels().end() ? kNoLabel : static_cast<int>(found - spec.labels().begin());
+}
+
+absl::Status CheckLoss(const LossOptions& loss, const std::string& where) {
+  const bool log = !loss.has_log() || loss.log().positive_weight() > 0;
+  const bool focal = !loss.has_focal() || (loss.focal().gamma() >= 0 && loss.focal().alpha() > 0 &&
+                                           loss.focal().alpha() < 1);
+  if (!log) {
+    return absl::InvalidArgumentError(absl::StrCat(where, "positive_weight must be more than 0"));
+  }
+  if (focal) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(where, "focal needs gamma of at least 0 and alpha between 0 and 1"));
+}
+
+absl::Status CheckTask(const GraphSpec& spec, const TaskOptions& task, const std::string& where) {
+  if (LabelIndex(spec, task.label()) == kNoLabel) {
+    return absl::InvalidArgumentError(absl::StrCat(where, "no label `", task.label(), "`"));
+  }
+  if (task.has_given() && LabelIndex(spec, task.given()) == kNoLabel) {
+    return absl::InvalidArgumentError(absl::StrCat(where, "given: no label `", task.given(), "`"));
+  }
+  if (!(task.weight() > 0)) {
+    return absl::InvalidArgumentError(absl::StrCat(where, "weight must be more than 0"));
+  }
+  return CheckLoss(task.loss(), where);
+}
+
+}  // namespace
+
+double RowWeight(const LossPlace& place, const Step& step, int64_t row) {
+  const Batch& batch = *step.batch;
+  if (place.given >= 0 && batch.labels[row * step.labels + place.given] <= 0.5f) return 0;
+  return batch.weights.empty() ? place.weight : place.weight * batch.weights[row];
+}
+
+int TaskCount(const GraphSpec& spec) { return std::max(1, spec.tasks_size()); }
+
+absl::Status CheckTasks(const GraphSpec& spec, const std::string& model, int least, int most) {
+  const int tasks = TaskCount(spec);
+  if (tasks < least || tasks > most) {
+    const std::string takes =
+        least == most ? absl::StrCat(least) : absl::StrCat(least, " to ", most);
+    return absl::InvalidArgumentError(absl::StrCat(
+        "model ", model, ": takes ", takes, most == 1 ? " task" : " tasks", ", not ", tasks));
+  }
+  for (const TaskOptions& task : spec.tasks()) {
+    const std::string where = absl::StrCat("task `", task.name(), "`: ");
+    RETURN_IF_ERROR(CheckTask(spec, task, where));
+    if (task.loss().has_sampled_softmax() && !spec.model().has_dssm()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(where, "sampled_softmax needs two towers: model dssm, not ", model));
+    }
+  }
+  return absl::OkStatus();
+}
+
+LossPlace AddTask(const GraphSpec& spec, int t, GraphBuilder* graph) {
+  LossPlace place{.name = "loss"};
+  OutputSpec output{.name = "probability"};
+  if (spec.tasks_size() > 0) {
+    const TaskOptions& task = spec.tasks(t);
+    place.name = absl::StrCat("loss.", task.name());
+    place.weight = task.weight();
+    place.score = task.name();
+    output.name = task.name();
+    output.label = LabelIndex(spec, task.label());
+    output.given = task.has_given() ? LabelIndex(spec, task.given()) : kNoLabel;
+    output.probability = !task.loss().has_mse();
+  }
+  place.label = output.label;
+  place.given = output.given;
+  place.output = graph->AddOutput(std::move(output));
+  return place;
+}
+
+void AddTaskLoss(const GraphSpec& spec, int t, Value logit, GraphBuilder* graph) {
+  const LossPlace place = AddTask(spec, t, graph);
+  const LossOptions loss = spec.tasks_size() > 0 ? spec.tasks(t).loss() : LossOptions();
+  switch (loss.kind_case()) {
+    case LossOptions::kFocal:
+      return FocalLoss(graph, place, logit, loss.focal().gamma(), loss.focal().alpha());
+    case LossOptions::kMse:
+      return SquaredLoss(graph, place, logit);
+    case LossOptions::kPairwise:
+      return PairwiseLoss(graph, place, logit);
+    default:
+      return LogLoss(graph, place, logit, loss.log().positive_weight());
+  }
+}
+
+}  // namespace starling
