@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "dense_net/graph_passes.h"
+#include "dense_net/losses.h"
 #include "dense_net/models.h"
 #include "dense_net/test_world.h"
 
@@ -22,7 +23,7 @@ TEST(MergeCommonOps, KeepsOneOfEqualOps) {
   const Value two = Activate(&builder, "two", b, MlpOptions::TANH);
   const Value other = Activate(&builder, "other", b, MlpOptions::SIGMOID);
   const Value both = Concat(&builder, "both", {one, two, other});
-  LogLoss(&builder, FullyConnected(&builder, "logit", both, {}));
+  LogLoss(&builder, {.name = "loss", .output = 0}, FullyConnected(&builder, "logit", both, {}));
   Graph graph = builder.Finish();
   MergeCommonOps(&graph);
   EXPECT_EQ(Names(graph), (Strings{"raw", "one", "other", "both", "logit", "loss"}));
@@ -39,7 +40,7 @@ TEST(MergeCommonOps, LeavesOpsWithWeightsOrMasksOfTheirOwn) {
   const Value c = Dropout(&builder, "c", x, 0.5), d = Dropout(&builder, "d", x, 0.5);
   const Value e = BatchNorm(&builder, "e", x), f = BatchNorm(&builder, "f", x);
   const Value all = Concat(&builder, "all", {Concat(&builder, "half", {a, b, c, d}), e, f});
-  LogLoss(&builder, FullyConnected(&builder, "logit", all, {}));
+  LogLoss(&builder, {.name = "loss", .output = 0}, FullyConnected(&builder, "logit", all, {}));
   Graph graph = builder.Finish();
   const size_t before = graph.ops.size();
   MergeCommonOps(&graph);
@@ -52,7 +53,7 @@ TEST(RemoveDeadOps, DropsWhatNoLossReads) {
   const Value dead = RawInput(&builder, 2);
   Activate(&builder, "dead too", dead, MlpOptions::RELU);
   const Value x = EmbeddingInput(&builder, spec);
-  LogLoss(&builder, FmSecondOrder(&builder, x, 3));
+  LogLoss(&builder, {.name = "loss", .output = 0}, FmSecondOrder(&builder, x, 3));
   LinearInput(&builder, spec);
   Graph graph = builder.Finish();
   RemoveDeadOps(&graph);

@@ -224,7 +224,9 @@ class FakeSource : public SampleSource {
   explicit FakeSource(std::vector<ColumnSchema> schema) : schema_(std::move(schema)) {}
   const std::vector<Split>& splits() const override { return splits_; }
   const std::vector<ColumnSchema>& schema() const override { return schema_; }
+  const std::vector<SchemaNote>& notes() const override { return notes_; }
   int64_t rows() const override { return 0; }
+  SourceCounts counts() const override { return {}; }
   uint64_t fingerprint() const override { return 0; }
   absl::StatusOr<ColumnBatch> Read(int, const std::vector<std::string>&) const override {
     return ColumnBatch();
@@ -233,6 +235,7 @@ class FakeSource : public SampleSource {
  private:
   std::vector<Split> splits_;
   std::vector<ColumnSchema> schema_;
+  std::vector<SchemaNote> notes_;
 };
 
 TEST(PlanFeaturesTest, EachUseOfAColumnHasTypesThatFit) {

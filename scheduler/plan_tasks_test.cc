@@ -33,7 +33,7 @@ TEST(PlanTasksTest, APlainJobNamesNoTask) {
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(plan->features.label(), "click");
   EXPECT_THAT(plan->features.more_labels(), IsEmpty());
-  EXPECT_THAT(plan->graph.tasks(), IsEmpty());
+  EXPECT_EQ(plan->graph.tasks_size(), 0);
   EXPECT_THAT(plan->graph.labels(), IsEmpty());
 }
 
