@@ -250,8 +250,7 @@ void Planner::FinishFeatures() {
   if (data.has_group()) plan_.features.set_group(data.group());
   std::vector<ColumnNeed> fields;
   for (int i = 0; i < data.label_size(); ++i) {
-    const std::string path =
-        data.label_size() == 1 ? "data.label" : absl::StrCat("data.label[", i, "]");
+    const std::string path = absl::StrCat("data.label[", i, "]");
     fields.push_back({path, data.label(i), ColumnUse::kLabel});
   }
   if (data.has_weight()) {

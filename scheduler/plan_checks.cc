@@ -63,8 +63,7 @@ void CheckData(const DataOptions& data, Checker* c) {
   c->Range("data.bad_rows_max", data.bad_rows_max(), 0, 1);
   for (int i = 0; i < data.label_size(); ++i) {
     const std::string& label = data.label(i);
-    const std::string path =
-        data.label_size() == 1 ? "data.label" : absl::StrCat("data.label[", i, "]");
+    const std::string path = absl::StrCat("data.label[", i, "]");
     c->Require(!label.empty(), path, "label must name a column");
     c->Require(std::find(data.label().begin(), data.label().begin() + i, label) ==
                    data.label().begin() + i,

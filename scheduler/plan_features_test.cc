@@ -122,7 +122,8 @@ TEST(PlanFeaturesTest, ASequenceWithoutPoolingKeepsItsPositions) {
   ASSERT_TRUE(
       ParseYaml("data: {label: y}\nfeatures: [{id: [a, b], dim: 4}, {sequence: {ids: [i, j]}, "
                 "max_length: 3, dim: 4}, {sequence: {ids: k}, max_length: 5, dim: 4}]\n"
-                "model: {din: {attention: [{sequence: [i, j], target: [a, b]}]}}\n",
+                "model: {din: {attention: [{sequence: [i, j], target: [a, b]}, {sequence: k, "
+                "target: a}]}}\n",
                 "job.yaml", {}, &job, &map)
           .ok());
   auto plan = MakePlan(job, map);

@@ -88,7 +88,8 @@ absl::Status CheckSchema(const Plan& plan, const SourceMap& map, const SampleSou
     }
     if (found == nullptr) {
       for (const SchemaNote& note : source.notes()) {
-        if (note.column == need.column) return map.Error(need.path, note.text);
+        if (note.column != need.column) continue;
+        return absl::FailedPreconditionError(map.Error(need.path, note.text).message());
       }
       return map.Error(need.path, absl::StrCat("the data has no column \"", need.column, "\"",
                                                DidYouMean(need.column, names)));

@@ -55,9 +55,9 @@ class TaskPlanner {
                         absl::StrCat("task \"", task.name(), "\" is there already"));
     }
     if (!IsName(task.name())) {
-      return map_.Error(path + ".name",
-                        absl::StrCat("task \"", task.name(),
-                                     "\": a name is letters, digits, `_`, `-` and `.`"));
+      return map_.Error(
+          path + ".name",
+          absl::StrCat("task \"", task.name(), "\": a name is letters, digits, `_`, `-` and `.`"));
     }
     if (task.name() == "row") {
       return map_.Error(path + ".name", "\"row\" is a column of predictions: take another name");
@@ -102,9 +102,8 @@ class TaskPlanner {
   absl::Status CheckAllRead() const {
     for (int i = 0; i < data_.label_size(); ++i) {
       if (read_.contains(data_.label(i))) continue;
-      return map_.Error(
-          data_.label_size() == 1 ? "data.label" : absl::StrCat("data.label[", i, "]"),
-          absl::StrCat("no task reads label \"", data_.label(i), "\": remove it"));
+      return map_.Error(absl::StrCat("data.label[", i, "]"),
+                        absl::StrCat("no task reads label \"", data_.label(i), "\": remove it"));
     }
     return absl::OkStatus();
   }

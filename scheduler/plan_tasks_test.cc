@@ -87,14 +87,14 @@ TEST(PlanTasksTest, ErrorsNameTheirPlace) {
             "job.yaml:4:26: pairs are formed inside a group: set data.group or data.request");
   EXPECT_EQ(ErrorOf("label: y", dnn("tasks: [{name: a, loss: {focal: {alpha: 1}}}]")),
             "job.yaml:4:41: alpha must be between 0 and 1");
-  EXPECT_EQ(ErrorOf("label: [y, y]", kDnn), "job.yaml:1:15: column \"y\" is listed twice");
+  EXPECT_EQ(ErrorOf("label: [y, y]", kDnn), "job.yaml:1:19: column \"y\" is listed twice");
   EXPECT_EQ(ErrorOf("label: [y, a]", kDnn),
-            "job.yaml:2:17: column \"a\" is the label: it cannot be a feature too");
+            "job.yaml:2:18: column \"a\" is the label: it cannot be a feature too");
   EXPECT_EQ(ErrorOf("label: y, weight: b", kDnn),
-            "job.yaml:2:20: column \"b\" is the weight: it cannot be a feature too");
+            "job.yaml:2:21: column \"b\" is the weight: it cannot be a feature too");
   EXPECT_EQ(
       ErrorOf("label: [y, z], eval: e", absl::StrCat(kEsmm, "train: {early_stop: {task: x}}")),
-      "job.yaml:4:28: no task \"x\"");
+      "job.yaml:4:28: no task \"x\"; did you mean \"y\"?");
 }
 
 TEST(PlanTasksTest, WhatTheModelCannotTakeIsNamedAtTheModel) {

@@ -249,7 +249,7 @@ TEST(PlanTest, LoadPlanReadsAFileAndNamesIt) {
   auto plan = LoadPlan(path, {"name=ads"}, &map);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(plan->job.name(), "ads");
-  EXPECT_EQ(map.At("data.label"), absl::StrCat(path, ":2:56"));
+  EXPECT_EQ(map.At("data.label[0]"), absl::StrCat(path, ":2:56"));
   EXPECT_EQ(LoadPlan(path + ".none", {}, &map).status().code(), absl::StatusCode::kNotFound);
   unlink(path.c_str());
 }

@@ -108,7 +108,7 @@ def test_files_that_differ_are_told_of_and_a_lacking_column_has_its_line(tmp_pat
     pq.write_table(table(0), data / "a.parquet")
     pq.write_table(table(1).drop_columns(["price"]).append_column("extra", pa.array(["x"] * ROWS)), data / "b.parquet")
     config = job(tmp_path, data)
-    error = run("train", "--config", config, code=2).stderr
+    error = run("train", "--config", config, code=3).stderr
     assert "job.yaml:6:" in error and "missing in" in error and "b.parquet" in error
     config = job(tmp_path, data, "  - {raw: price}\n", "")
     done = run("train", "--config", config, "--json")
