@@ -131,6 +131,22 @@ INSTANTIATE_TEST_SUITE_P(
         "name: 'a' label: 'y0' | name: 'b' label: 'y1' | name: 'c' label: 'y1' given: 'y0'",
         "ple { levels: 2 expert { hidden: 4 hidden: 3 activation: TANH } tower { hidden: 3 "
         "activation: TANH } } | name: 'a' label: 'y0' weight: 4 | name: 'b' label: 'y1' weight: 4",
+        // Blocks: every kind, towers of named inputs, first order.
+        "custom { inputs { name: 'user' features: 'f00' features: 'f01' } "
+        "inputs { name: 'item' features: 'f10' features: 'f11' features: 'r1' } "
+        "blocks { name: 'u' from: 'user' mlp { hidden: 4 activation: TANH } } "
+        "blocks { name: 'i' from: 'item' linear { width: 4 } } "
+        "blocks { name: 'ui' from: 'u' from: 'i' multiply {} } "
+        "blocks { name: 'n' from: 'ui' from: 'raw' layer_norm {} } "
+        "blocks { name: 'x' from: 'n' cross { layers: 1 } } "
+        "blocks { name: 'top' from: 'x' linear {} } "
+        "blocks { name: 'pairs' from: 'user' fm {} } "
+        "blocks { name: 'all' from: 'embedding' dots {} } "
+        "blocks { name: 'both' from: 'embedding' bi_interaction {} } "
+        "blocks { name: 'side' from: 'all' from: 'both' concat {} } "
+        "blocks { name: 'sides' from: 'side' linear {} } "
+        "blocks { name: 'sum' from: 'top' from: 'pairs' from: 'sides' from: 'first_order' add {} } "
+        "outputs: 'sum' }",
         // Two towers.
         "dssm { user: 'f00' user: 'r0' item: 'f01' item: 'f10' item: 'f11' item: 'r1' "
         "tower { hidden: 5 hidden: 3 activation: TANH } temperature: 0.5 }",

@@ -1,4 +1,5 @@
 // Parts that models share.
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,6 +19,37 @@ Value DeepInput(const Inputs& inputs, GraphBuilder* graph) {
   if (inputs.embedding.id >= 0) parts.push_back(inputs.embedding);
   if (inputs.raw.id >= 0) parts.push_back(inputs.raw);
   return Concat(graph, "input", std::move(parts));
+}
+
+std::string RawFeatureOf(const std::string& column) { return column.substr(0, column.find('[')); }
+
+bool HasFeature(const GraphSpec& spec, const std::string& name) {
+  return std::any_of(spec.slots().begin(), spec.slots().end(),
+                     [&](const SlotSpec& slot) { return slot.name() == name; }) ||
+         std::any_of(spec.raws().begin(), spec.raws().end(),
+                     [&](const std::string& raw) { return RawFeatureOf(raw) == name; });
+}
+
+Value FeatureColumns(const GraphSpec& spec, const FeatureNames& names, const Inputs& inputs,
+                     const std::string& name, GraphBuilder* graph) {
+  auto listed = [&](const std::string& feature) {
+    return std::find(names.begin(), names.end(), feature) != names.end();
+  };
+  std::vector<ColumnRange> embeddings, raws;
+  int begin = 0;
+  for (const SlotSpec& slot : spec.slots()) {
+    if (listed(slot.name())) embeddings.push_back({begin, slot.embedding_dim()});
+    begin += slot.embedding_dim();
+  }
+  for (int i = 0; i < spec.raws_size(); ++i) {
+    if (listed(RawFeatureOf(spec.raws(i)))) raws.push_back({i, 1});
+  }
+  std::vector<Value> parts;
+  if (!embeddings.empty()) {
+    parts.push_back(Columns(graph, name + ".embedding", inputs.embedding, embeddings));
+  }
+  if (!raws.empty()) parts.push_back(Columns(graph, name + ".raw", inputs.raw, raws));
+  return Concat(graph, name + ".input", std::move(parts));
 }
 
 Value LinearLogit(const GraphSpec& spec, const Inputs& inputs, GraphBuilder* graph) {

@@ -4,17 +4,6 @@
 namespace starling {
 namespace {
 
-Value CrossLayers(int layers, Value x0, GraphBuilder* graph) {
-  Value x = x0;
-  for (int i = 0; i < layers; ++i) {
-    FullyConnectedOptions square;
-    square.width = x0.width;
-    const Value u = FullyConnected(graph, absl::StrCat("cross.", i), x, square);
-    x = CrossCombine(graph, absl::StrCat("cross.", i, ".combine"), x0, u, x);
-  }
-  return x;
-}
-
 Value VectorCrossLayers(int layers, Value x0, GraphBuilder* graph) {
   Value x = x0;
   for (int i = 0; i < layers; ++i) {
@@ -27,6 +16,18 @@ Value VectorCrossLayers(int layers, Value x0, GraphBuilder* graph) {
 }
 
 }  // namespace
+
+Value CrossLayers(int layers, const std::string& name, Value x0, GraphBuilder* graph) {
+  Value x = x0;
+  for (int i = 0; i < layers; ++i) {
+    const std::string layer = absl::StrCat(name, ".", i);
+    FullyConnectedOptions square;
+    square.width = x0.width;
+    const Value u = FullyConnected(graph, layer, x, square);
+    x = CrossCombine(graph, layer + ".combine", x0, u, x);
+  }
+  return x;
+}
 
 // DCN: cross layers with one vector each, beside an MLP.
 Value BuildDcn(const GraphSpec& spec, GraphBuilder* graph) {
@@ -43,7 +44,7 @@ Value BuildDcn(const GraphSpec& spec, GraphBuilder* graph) {
 Value BuildDcnV2(const GraphSpec& spec, GraphBuilder* graph) {
   const DcnV2Options& options = spec.model().dcnv2();
   const Value x = DeepInput(MakeInputs(spec, graph, true), graph);
-  Value top = CrossLayers(options.cross_layers(), x, graph);
+  Value top = CrossLayers(options.cross_layers(), "cross", x, graph);
   if (options.structure() == DcnV2Options::STACKED) {
     top = Mlp(DeepPart(options), "mlp", top, graph);
   } else if (options.hidden_size() > 0) {

@@ -7,39 +7,14 @@
 namespace starling {
 namespace {
 
-using Names = google::protobuf::RepeatedPtrField<std::string>;
-
-bool Lists(const Names& names, const std::string& feature) {
+bool Lists(const FeatureNames& names, const std::string& feature) {
   return std::find(names.begin(), names.end(), feature) != names.end();
 }
 
-// A raw feature of several numbers has a column `name[i]` for each.
-std::string FeatureOf(const std::string& raw) { return raw.substr(0, raw.find('[')); }
-
-// The features of one side, side by side.
-Value SideInput(const GraphSpec& spec, const Names& names, const Inputs& inputs,
-                const std::string& side, GraphBuilder* graph) {
-  std::vector<ColumnRange> embeddings, raws;
-  int begin = 0;
-  for (const SlotSpec& slot : spec.slots()) {
-    if (Lists(names, slot.name())) embeddings.push_back({begin, slot.embedding_dim()});
-    begin += slot.embedding_dim();
-  }
-  for (int i = 0; i < spec.raws_size(); ++i) {
-    if (Lists(names, FeatureOf(spec.raws(i)))) raws.push_back({i, 1});
-  }
-  std::vector<Value> parts;
-  if (!embeddings.empty()) {
-    parts.push_back(Columns(graph, side + ".embedding", inputs.embedding, embeddings));
-  }
-  if (!raws.empty()) parts.push_back(Columns(graph, side + ".raw", inputs.raw, raws));
-  return Concat(graph, side + ".input", std::move(parts));
-}
-
-Value Tower(const GraphSpec& spec, const Names& names, const Inputs& inputs,
+Value Tower(const GraphSpec& spec, const FeatureNames& names, const Inputs& inputs,
             const std::string& side, GraphBuilder* graph) {
   const DssmOptions& options = spec.model().dssm();
-  const Value x = SideInput(spec, names, inputs, side, graph);
+  const Value x = FeatureColumns(spec, names, inputs, side, graph);
   const MlpOptions& tower = options.tower();
   MlpOptions hidden = tower;
   hidden.mutable_hidden()->RemoveLast();
@@ -49,17 +24,13 @@ Value Tower(const GraphSpec& spec, const Names& names, const Inputs& inputs,
   return options.match() == DssmOptions::COSINE ? Normalize(graph, side + ".unit", vector) : vector;
 }
 
-absl::Status CheckSide(const GraphSpec& spec, const Names& names, const char* side) {
+absl::Status CheckSide(const GraphSpec& spec, const FeatureNames& names, const char* side) {
   if (names.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("model dssm: ", side, " lists no feature; name those of its tower"));
   }
   for (const std::string& name : names) {
-    const bool known = std::any_of(spec.slots().begin(), spec.slots().end(),
-                                   [&](const SlotSpec& slot) { return slot.name() == name; }) ||
-                       std::any_of(spec.raws().begin(), spec.raws().end(),
-                                   [&](const std::string& raw) { return FeatureOf(raw) == name; });
-    if (known) continue;
+    if (HasFeature(spec, name)) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("model dssm: ", side, ": no feature `", name, "`"));
   }
@@ -89,7 +60,7 @@ absl::Status CheckDssm(const GraphSpec& spec) {
   status.Update(CheckSide(spec, options.item(), "item"));
   for (const SlotSpec& slot : spec.slots()) status.Update(CheckInOneTower(options, slot.name()));
   for (const std::string& raw : spec.raws()) {
-    status.Update(CheckInOneTower(options, FeatureOf(raw)));
+    status.Update(CheckInOneTower(options, RawFeatureOf(raw)));
   }
   if (options.tower().hidden_size() == 0) {
     status.Update(absl::InvalidArgumentError(

@@ -44,6 +44,7 @@ constexpr ModelEntry kModels[] = {
     {ModelOptions::kMmoe, "mmoe", {false, true}, false, nullptr, BuildMmoe, 1, kTasksMax},
     {ModelOptions::kPle, "ple", {false, true}, false, nullptr, BuildPle, 1, kTasksMax},
     {ModelOptions::kDssm, "dssm", {false, true}, false, nullptr, BuildDssm},
+    {ModelOptions::kCustom, "custom", {false, true}, false, nullptr, BuildCustom, 1, kTasksMax},
 };
 
 const ModelEntry* Find(const ModelOptions& model) {
@@ -229,6 +230,7 @@ absl::StatusOr<const ModelEntry*> Check(const GraphSpec& spec) {
     RETURN_IF_ERROR(CheckAttention(spec, spec.model().dien().attention(), model->name));
   }
   if (spec.model().has_dssm()) RETURN_IF_ERROR(CheckDssm(spec));
+  if (spec.model().has_custom()) RETURN_IF_ERROR(CheckCustom(spec));
   return model;
 }
 
@@ -239,6 +241,9 @@ SegmentNeeds NeedsOf(const ModelOptions& model) {
   if (entry == nullptr) return {};
   SegmentNeeds needs = entry->needs;
   if (model.autoint().wide()) needs.linear = true;
+  for (const CustomBlock& block : model.custom().blocks()) {
+    for (const std::string& name : block.from()) needs.linear |= name == kFirstOrder;
+  }
   return needs;
 }
 

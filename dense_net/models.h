@@ -38,6 +38,10 @@ void BuildMmoe(const GraphSpec& spec, GraphBuilder* graph);
 void BuildPle(const GraphSpec& spec, GraphBuilder* graph);
 void BuildDssm(const GraphSpec& spec, GraphBuilder* graph);
 absl::Status CheckDssm(const GraphSpec& spec);
+// The value of a custom model that holds its first-order part.
+inline constexpr char kFirstOrder[] = "first_order";
+void BuildCustom(const GraphSpec& spec, GraphBuilder* graph);
+absl::Status CheckCustom(const GraphSpec& spec);
 
 // Parts that models share.
 
@@ -59,6 +63,16 @@ struct Inputs {
 Inputs MakeInputs(const GraphSpec& spec, GraphBuilder* graph, bool embedding);
 // Embeddings and raws side by side.
 Value DeepInput(const Inputs& inputs, GraphBuilder* graph);
+// A raw feature of several numbers has a column `name[i]` for each; this is the name.
+std::string RawFeatureOf(const std::string& column);
+// Whether the spec has an id feature or a raw one of that name.
+bool HasFeature(const GraphSpec& spec, const std::string& name);
+// Embeddings and raws of the named features, side by side. REQUIRES: the spec has some of them.
+using FeatureNames = google::protobuf::RepeatedPtrField<std::string>;
+Value FeatureColumns(const GraphSpec& spec, const FeatureNames& names, const Inputs& inputs,
+                     const std::string& name, GraphBuilder* graph);
+// Cross layers of DCN-v2, with full matrices.
+Value CrossLayers(int layers, const std::string& name, Value x0, GraphBuilder* graph);
 // First order: bias + one weight an id + one weight a raw.
 Value LinearLogit(const GraphSpec& spec, const Inputs& inputs, GraphBuilder* graph);
 // The hidden layers.

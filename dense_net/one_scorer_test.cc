@@ -101,6 +101,21 @@ INSTANTIATE_TEST_SUITE_P(
         "attention_softmax: true hidden: 20 activation: RELU }",
         "dien { attention { sequence: 's0' sequence: 's1' target: 'f00' target: 'f10' } "
         "attention_hidden: 8 hidden: 12 }",
+        "custom { inputs { name: 'user' features: 'f00' features: 'f01' } "
+        "inputs { name: 'item' features: 'f10' features: 'f11' features: 'r1' } "
+        "blocks { name: 'u' from: 'user' mlp { hidden: 4 activation: TANH } } "
+        "blocks { name: 'i' from: 'item' linear { width: 4 } } "
+        "blocks { name: 'ui' from: 'u' from: 'i' multiply {} } "
+        "blocks { name: 'n' from: 'ui' from: 'raw' layer_norm {} } "
+        "blocks { name: 'x' from: 'n' cross { layers: 1 } } "
+        "blocks { name: 'top' from: 'x' linear {} } "
+        "blocks { name: 'pairs' from: 'user' fm {} } "
+        "blocks { name: 'all' from: 'embedding' dots {} } "
+        "blocks { name: 'both' from: 'embedding' bi_interaction {} } "
+        "blocks { name: 'side' from: 'all' from: 'both' concat {} } "
+        "blocks { name: 'sides' from: 'side' linear {} } "
+        "blocks { name: 'sum' from: 'top' from: 'pairs' from: 'sides' from: 'first_order' add {} } "
+        "outputs: 'sum' }",
         "dnn { hidden: 9 } | name: 'a' label: 'y1' loss { pairwise {} }",
         "esmm { hidden: 17 batch_norm: true } | name: 'a' label: 'y0' | name: 'b' "
         "label: 'y1'",

@@ -6,7 +6,8 @@ namespace {
 
 class FmOp : public Op {
  public:
-  FmOp(Value x, int dim) : Op("fm", {x}, 1), slots_(x.width / dim), dim_(dim) {}
+  FmOp(std::string name, Value x, int dim)
+      : Op(std::move(name), {x}, 1), slots_(x.width / dim), dim_(dim) {}
   std::string Key() const override { return "fm " + std::to_string(dim_); }
 
   int64_t ScratchFloats(int tile) const override { return 2 * int64_t{tile} * dim_; }
@@ -34,8 +35,8 @@ class FmOp : public Op {
 
 }  // namespace
 
-Value FmSecondOrder(GraphBuilder* graph, Value x, int dim) {
-  return graph->Append(std::make_unique<FmOp>(x, dim));
+Value FmSecondOrder(GraphBuilder* graph, Value x, int dim, std::string name) {
+  return graph->Append(std::make_unique<FmOp>(std::move(name), x, dim));
 }
 
 }  // namespace starling

@@ -44,7 +44,7 @@ Value Prelu(GraphBuilder* graph, std::string name, Value x);
 Value Dropout(GraphBuilder* graph, std::string name, Value x, double share);
 
 // (1): half of (squared sum - sum of squares) over x as (slots, dim).
-Value FmSecondOrder(GraphBuilder* graph, Value x, int dim);
+Value FmSecondOrder(GraphBuilder* graph, Value x, int dim, std::string name = "fm");
 // x0 * u + x: one layer of DCN-v2 once u = W x + b.
 Value CrossCombine(GraphBuilder* graph, std::string name, Value x0, Value u, Value x);
 // x0 * u + b + x, u one number a row, b a parameter: one layer of DCN once u = w' x.

@@ -5,7 +5,7 @@ import pytest
 from harness import ROOT, generated, run_json
 
 MODELS = ["lr", "fm", "fwfm", "dnn", "wide_deep", "deepfm", "nfm", "dcn", "dcnv2", "xdeepfm", "dlrm", "pnn", "autoint",
-          "finalmlp"]
+          "finalmlp", "custom"]
 
 
 @pytest.mark.parametrize("model", MODELS)
