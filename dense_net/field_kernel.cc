@@ -75,7 +75,7 @@ inline Moments MomentsOf(int n, const Real* x) {
   const Real mean = Sum(n, [&](int j) { return x[j]; }) / n;
   const Real variance = Sum(n, [&](int j) { return (x[j] - mean) * (x[j] - mean); }) / n;
   // The builtin: an inline function of <cmath> would be shared by both instruction sets.
-  return {mean, static_cast<Real>(1 / __builtin_sqrt(variance + 1e-5))};
+  return {mean, static_cast<Real>(1 / __builtin_sqrt(variance + kLayerNormEps))};
 }
 
 void LayerNorm(int m, int n, const Real* x, const Real* scale, const Real* shift, Real* y) {

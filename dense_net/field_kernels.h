@@ -8,6 +8,8 @@
 
 namespace starling {
 
+inline constexpr double kLayerNormEps = 1e-5;
+
 struct FieldKernels {
   // y (m, dim) = half of (the squared sum less the sum of squares) of x (m, slots, dim),
   // by coordinate. scratch: (dim).

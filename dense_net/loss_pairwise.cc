@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "dense_net/losses.h"
+#include "dense_net/onnx_graph.h"
 #include "dense_net/real.h"
 
 namespace starling {
@@ -74,6 +75,13 @@ class PairwiseLossOp : public CoupledOp {
     if (out == nullptr) return;
     const Real* grads = tile.state + tile.step->batch->rows + tile.first;
     for (int i = 0; i < tile.rows; ++i) out[i] = (tile.in_add[0] ? out[i] : 0) + grads[i];
+  }
+
+  absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
+                                     OnnxGraph* onnx) const override {
+    const std::string score = onnx->Node("Sigmoid", in);
+    if (place_.output >= 0) onnx->Output(place_.score, score, 1);
+    return score;
   }
 
  private:

@@ -1,6 +1,8 @@
 #include <cmath>
+#include <utility>
 
 #include "dense_net/losses.h"
+#include "dense_net/onnx_graph.h"
 #include "dense_net/real.h"
 
 namespace starling {
@@ -12,8 +14,12 @@ double Sigmoid(double z) { return 1.0 / (1.0 + std::exp(-z)); }
 // sigmoid(-b) loses no digits; the slope along a is (p - y) sigmoid(-a) / (1 - p).
 class ProductLossOp : public Op {
  public:
-  ProductLossOp(const LossPlace& place, Value a, Value b, int second_output)
-      : Op(place.name, {a, b}, 1), place_(place), second_(second_output) {}
+  ProductLossOp(const LossPlace& place, Value a, Value b, int second_output,
+                std::string second_name)
+      : Op(place.name, {a, b}, 1),
+        place_(place),
+        second_(second_output),
+        second_name_(std::move(second_name)) {}
 
   bool is_loss() const override { return true; }
 
@@ -47,6 +53,15 @@ class ProductLossOp : public Op {
     }
   }
 
+  absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
+                                     OnnxGraph* onnx) const override {
+    const std::string second = onnx->Node("Sigmoid", {in[1]});
+    const std::string score = onnx->Node("Mul", {onnx->Node("Sigmoid", {in[0]}), second});
+    onnx->Output(place_.score, score, 1);
+    onnx->Output(second_name_, second, 1);
+    return score;
+  }
+
  private:
   static double LogSigmoid(double z) {
     return (z < 0 ? z : 0) - std::log1p(std::exp(-std::fabs(z)));
@@ -62,13 +77,15 @@ class ProductLossOp : public Op {
   }
 
   const LossPlace place_;
-  const int second_;
+  const int second_;  // Column of the scores.
+  const std::string second_name_;
 };
 
 }  // namespace
 
 void ProductLoss(GraphBuilder* graph, const LossPlace& place, Value a, Value b, int second_output) {
-  graph->Append(std::make_unique<ProductLossOp>(place, a, b, second_output));
+  graph->Append(std::make_unique<ProductLossOp>(place, a, b, second_output,
+                                                graph->graph().outputs[second_output].name));
 }
 
 }  // namespace starling

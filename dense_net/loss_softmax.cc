@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "dense_net/losses.h"
+#include "dense_net/onnx_graph.h"
 #include "dense_net/real.h"
 
 namespace starling {
@@ -69,6 +70,15 @@ class SoftmaxLossOp : public CoupledOp {
     for (int side = 0; side < 2; ++side) {
       if (tile.in_grad[side] != nullptr) BackwardOf(tile, side);
     }
+  }
+
+  absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
+                                     OnnxGraph* onnx) const override {
+    const std::string scale = onnx->Float(static_cast<float>(scale_));
+    const std::string own = onnx->Node("Mul", {onnx->Dot(in[0], in[1]), scale});
+    const std::string score = onnx->Node("Sigmoid", {own});
+    onnx->Output(place_.score, score, 1);
+    return score;
   }
 
  private:

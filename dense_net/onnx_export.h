@@ -14,9 +14,11 @@ namespace starling {
 //   embedding   the pooled embeddings of the slots, side by side in the spec's order
 //   linear      the sum of the pooled first-order weights of all slots
 //   raw         the raw features, normalised, in the spec's order
-// each only if the model reads it. The output `score` is (N, 1). The metadata
+// each only if the model reads it. Outputs, float (N, 1), have the names of the
+// model's outputs; without tasks the one output is `score`. The metadata
 // property `starling.graph` holds the spec, as JSON, with the slots' names.
-// Unimplemented, naming the op, if one has no ONNX form.
+// Unimplemented, naming the op, if one has no ONNX form: those of sequences.
+// InvalidArgument if an output has the name of an input or parameter.
 absl::StatusOr<std::string> ExportOnnx(const GraphSpec& spec, std::span<const float> params,
                                        const std::string& name);
 

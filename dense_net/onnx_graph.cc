@@ -155,6 +155,25 @@ std::string OnnxGraph::Slice(const std::string& x, int64_t begin, int64_t end) {
   return Node("Slice", {x, Ints({begin}), Ints({end}), Ints({1})});
 }
 
+std::string OnnxGraph::Gather(const std::string& x, const std::vector<int64_t>& indices) {
+  return Node("Gather", {x, Ints(indices)}, {{"axis", int64_t{1}}});
+}
+
+std::string OnnxGraph::Transpose(const std::string& x, const std::vector<int64_t>& axes) {
+  return Node("Transpose", {x}, {{"perm", axes}});
+}
+
+std::string OnnxGraph::Dot(const std::string& a, const std::string& b) {
+  return Sum(Node("Mul", {a, b}), 1, true);
+}
+
+std::string OnnxGraph::GroupMatMul(const std::string& x, int64_t offset, const Groups& shape) {
+  const auto [groups, k, n] = shape;
+  const std::string split = Reshape(x, {-1, groups, 1, k});
+  const std::string product = Node("MatMul", {split, Param(offset, {groups, k, n})});
+  return Reshape(product, {-1, groups * n});
+}
+
 void OnnxGraph::Output(const std::string& name, const std::string& value, int width) {
   onnx::NodeProto* node = impl_->graph()->add_node();
   node->set_op_type("Identity");
@@ -183,6 +202,11 @@ absl::StatusOr<std::string> OnnxGraph::Finish(const std::string& name) {
     std::vector<std::string> in;
     for (const Value& input : op->inputs()) in.push_back(values[input.id]);
     ASSIGN_OR_RETURN(values.emplace_back(), op->ToOnnx(in, this));
+  }
+  for (const onnx::ValueInfoProto& output : impl_->graph()->output()) {
+    if (!impl_->inputs.contains(output.name()) && !impl_->params.contains(output.name())) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("onnx: output `", output.name(), "` has the name of an input or parameter"));
   }
   return model.SerializeAsString();
 }

@@ -51,6 +51,19 @@ class OnnxGraph {
   // Columns [begin, end) of axis 1.
   std::string Slice(const std::string& x, int64_t begin, int64_t end);
 
+  // Entries `indices` of axis 1, in their order.
+  std::string Gather(const std::string& x, const std::vector<int64_t>& indices);
+  // Axis i of the result is axis axes[i] of x.
+  std::string Transpose(const std::string& x, const std::vector<int64_t>& axes);
+  // (N, 1): the sum of a * b over the columns.
+  std::string Dot(const std::string& a, const std::string& b);
+  // Group g's columns of x times matrix g of the parameter at `offset`,
+  // (groups, k, n): (N, groups * n).
+  struct Groups {
+    int64_t groups, k, n;
+  };
+  std::string GroupMatMul(const std::string& x, int64_t offset, const Groups& shape);
+
   // Makes a value of the graph an output of the model.
   void Output(const std::string& name, const std::string& value, int width);
 

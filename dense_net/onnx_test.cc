@@ -1,4 +1,5 @@
 // The ONNX form of every model gives the network's own scores, run by onnxruntime.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -7,7 +8,10 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "dense_net/losses.h"
 #include "dense_net/onnx_export.h"
+#include "dense_net/onnx_graph.h"
+#include "dense_net/ops.h"
 #include "dense_net/test_world.h"
 
 namespace starling {
@@ -51,37 +55,134 @@ Json InputsOf(const World& world) {
   return inputs;
 }
 
+// A model's outputs carry the names of its tasks; without tasks there is one, `score`.
+Json OutputsOf(const World& world, const Network& network, const std::vector<float>& scores) {
+  Json outputs;
+  const size_t width = network.outputs().size();
+  for (size_t c = 0; c < width; ++c) {
+    std::vector<float> column;
+    for (size_t i = c; i < scores.size(); i += width) column.push_back(scores[i]);
+    outputs[world.spec.tasks_size() == 0 ? "score" : network.outputs()[c].name] = column;
+  }
+  return outputs;
+}
+
+void WriteFiles(const std::filesystem::path& stem, const std::string& onnx, const Json& told) {
+  std::ofstream(absl::StrCat(stem.string(), ".onnx"), std::ios::binary) << onnx;
+  std::ofstream(absl::StrCat(stem.string(), ".json")) << told;
+}
+
 void WriteCase(const std::string& model, const std::filesystem::path& stem) {
   const World world = MakeWorld(model, {.rows = 13, .seed = 8});
   auto network = MakeNetwork(world.spec);
   const std::vector<float> params = RandomParams(*network, 9);
   auto bytes = ExportOnnx(world.spec, params, "test");
   ASSERT_TRUE(bytes.ok()) << model << ": " << bytes.status();
-  std::ofstream(absl::StrCat(stem.string(), ".onnx"), std::ios::binary) << *bytes;
-  Json told = {{"model", model}, {"inputs", InputsOf(world)}};
-  told["outputs"]["score"] = RunScore(*network, world.batch, world.rows, params);
-  std::ofstream(absl::StrCat(stem.string(), ".json")) << told;
+  const std::vector<float> scores = RunScore(*network, world.batch, world.rows, params);
+  WriteFiles(stem, *bytes,
+             {{"model", model},
+              {"inputs", InputsOf(world)},
+              {"outputs", OutputsOf(world, *network, scores)}});
 }
 
-TEST(OnnxTest, EveryModelScoresAlikeInOnnxRuntime) {
-  const std::filesystem::path dir = std::filesystem::path(testing::TempDir()) / "onnx_test";
+std::filesystem::path EmptyDir(const std::string& name) {
+  const std::filesystem::path dir = std::filesystem::path(testing::TempDir()) / name;
   std::filesystem::remove_all(dir);
   std::filesystem::create_directories(dir);
-  const std::vector<std::string> models = {
-      "lr {}",
-      "fm {}",
-      "dnn { hidden: 7 hidden: 5 batch_norm: true dropout: 0.5 }",
-      "dnn { hidden: 6 activation: SIGMOID }",
-      "wide_deep { hidden: 4 activation: TANH }",
-      "deepfm { hidden: 6 hidden: 5 }",
-      "dcnv2 { cross_layers: 2 hidden: 4 }",
-      "dcnv2 { cross_layers: 2 hidden: 4 structure: STACKED }",
-  };
-  for (size_t i = 0; i < models.size(); ++i) WriteCase(models[i], dir / absl::StrCat(i));
-  EXPECT_EQ(std::system(absl::StrCat(STARLING_PYTHON, " ", DENSE_NET_TESTDATA, "/check_onnx.py ",
-                                     dir.string(), " ", models.size())
-                            .c_str()),
-            0);
+  return dir;
+}
+
+// The status of the script that runs the `cases` files of a directory.
+int CheckOnnx(const std::filesystem::path& dir, size_t cases) {
+  return std::system(absl::StrCat(STARLING_PYTHON, " ", DENSE_NET_TESTDATA, "/check_onnx.py ",
+                                  dir.string(), " ", cases)
+                         .c_str());
+}
+
+absl::Status ExportStatus(const std::string& model) {
+  const World world = MakeWorld(model, {});
+  return ExportOnnx(world.spec, RandomParams(*MakeNetwork(world.spec), 9), "test").status();
+}
+
+// Every model without sequences, and every op and loss that these can have.
+const char* const kModels[] = {
+    "lr {}",
+    "fm {}",
+    "fwfm {}",
+    "dnn { hidden: 7 hidden: 5 batch_norm: true dropout: 0.5 }",
+    "dnn { hidden: 6 activation: SIGMOID }",
+    "dnn { hidden: 6 activation: LEAKY_RELU }",
+    "dnn { hidden: 7 hidden: 5 activation: PRELU layer_norm: true }",
+    "dnn { hidden: 6 activation: GELU }",
+    "dnn { hidden: 6 hidden: 5 activation: DICE }",
+    "wide_deep { hidden: 4 activation: TANH }",
+    "deepfm { hidden: 6 hidden: 5 }",
+    "nfm { hidden: 5 }",
+    "dcn { cross_layers: 3 hidden: 4 }",
+    "dcnv2 { cross_layers: 2 hidden: 4 }",
+    "dcnv2 { cross_layers: 2 hidden: 4 structure: STACKED }",
+    "xdeepfm { cin: 5 cin: 3 hidden: 4 }",
+    "dlrm { bottom: 4 hidden: 5 }",
+    "pnn { hidden: 5 }",
+    "pnn { hidden: 5 product: OUTER }",
+    "pnn { hidden: 5 product: BILINEAR }",
+    "autoint { attention_layers: 2 heads: 2 attention_dim: 6 layer_norm: true hidden: 4 "
+    "dropout: 0.2 wide: true }",
+    "autoint { attention_layers: 2 heads: 3 attention_dim: 3 residual: false wide: true }",
+    "finalmlp { mlp1 { hidden: 6 } mlp2 { hidden: 4 batch_norm: true } heads: 2 gate1: 'f00' "
+    "gate2: 'f10' gate2: 'f11' gate_hidden: 3 }",
+    "dnn { hidden: 4 } | name: 'a' label: 'y1' loss { focal { gamma: 1.5 alpha: 0.3 } }",
+    "dnn { hidden: 4 } | name: 'a' label: 'y1' loss { mse {} }",
+    "dnn { hidden: 4 } | name: 'a' label: 'y0' loss { pairwise {} }",
+    "esmm { hidden: 4 batch_norm: true } | name: 'a' label: 'y0' | name: 'b' label: 'y1'",
+    "mmoe { experts: 3 expert { hidden: 4 hidden: 3 activation: TANH } tower { hidden: 3 "
+    "activation: TANH } } | name: 'a' label: 'y0' | name: 'b' label: 'y1' loss { mse {} }",
+    "ple { levels: 2 expert { hidden: 4 hidden: 3 activation: TANH } tower { hidden: 3 "
+    "activation: TANH } } | name: 'a' label: 'y0' | name: 'b' label: 'y1'",
+    "dssm { user: 'f00' user: 'r0' item: 'f01' item: 'f10' item: 'f11' item: 'r1' "
+    "tower { hidden: 5 hidden: 3 } temperature: 0.5 }",
+    "dssm { user: 'f00' user: 'r0' user: 'r1' item: 'f01' item: 'f10' item: 'f11' match: DOT "
+    "tower { hidden: 3 } temperature: 2 } | name: 'a' label: 'y1'",
+    "dssm { user: 'f00' user: 'f11' user: 'r0' user: 'r1' item: 'f01' item: 'f10' tower "
+    "{ hidden: 3 } temperature: 2 } | name: 'a' label: 'y1' loss { sampled_softmax {} }",
+};
+
+TEST(OnnxTest, EveryModelScoresAlikeInOnnxRuntime) {
+  const std::filesystem::path dir = EmptyDir("onnx_test");
+  for (size_t i = 0; i < std::size(kModels); ++i) WriteCase(kModels[i], dir / absl::StrCat(i));
+  EXPECT_EQ(CheckOnnx(dir, std::size(kModels)), 0);
+}
+
+// No model without sequences has this op.
+TEST(OnnxTest, ScaledRowsAreScaledInOnnxRuntime) {
+  GraphBuilder builder;
+  const Value raw = RawInput(&builder, 3);
+  const Value scale = Columns(&builder, "scale", raw, {{0, 1}});
+  const Value scaled = ScaleRows(&builder, "scaled", scale, Columns(&builder, "x", raw, {{1, 2}}));
+  SquaredLoss(&builder, {.name = "loss", .output = 0}, SumPositions(&builder, "sum", scaled, 2));
+  const Graph graph = builder.Finish();
+  auto bytes = OnnxGraph(graph, {}).Finish("test");
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  const std::filesystem::path dir = EmptyDir("onnx_scale_test");
+  Json told = {{"model", "scaled rows"}};
+  told["inputs"]["raw"]["values"] = {2, 3, 4, -0.5, 6, 1};
+  told["outputs"]["score"] = {14, -3.5};
+  WriteFiles(dir / "0", *bytes, told);
+  EXPECT_EQ(CheckOnnx(dir, 1), 0);
+}
+
+TEST(OnnxTest, SequenceModelIsRefusedByTheNameOfItsOp) {
+  const absl::Status status = ExportStatus(
+      "din { attention { sequence: 's0' target: 'f00' } attention { sequence: 's1' target: "
+      "'f11' } attention_hidden: 4 hidden: 4 }");
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("op `attention.0.events` has no"));
+}
+
+TEST(OnnxTest, OutputNamedAsAnInputIsRefused) {
+  const absl::Status status = ExportStatus("dnn { hidden: 4 } | name: 'raw' label: 'y1'");
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("`raw`"));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "dense_net/gemm.h"
 #include "dense_net/kernels.h"
+#include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
 namespace starling {
@@ -63,6 +64,7 @@ class AttentionOp : public Op {
       }
     }
   }
+  std::vector<int64_t> OnnxShape() const { return {-1, head_.fields, heads_, head_.dim}; }
   Real* Dense(const OpTile& tile) const { return tile.scratch + head_.PackFloats(); }
 
   const int heads_;
@@ -96,6 +98,16 @@ class WeightsOp : public AttentionOp {
     });
   }
   int64_t ScratchFloats(int) const override { return head_.PackFloats() + 2 * head_.DenseFloats(); }
+
+  absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
+                                     OnnxGraph* onnx) const override {
+    const std::string q = onnx->Transpose(onnx->Reshape(in[0], OnnxShape()), {0, 2, 1, 3});
+    const std::string k = onnx->Transpose(onnx->Reshape(in[1], OnnxShape()), {0, 2, 3, 1});
+    const std::string scale = onnx->Float(static_cast<float>(scale_));
+    const std::string logits = onnx->Node("Mul", {onnx->Node("MatMul", {q, k}), scale});
+    const std::string weights = onnx->Node("Softmax", {logits}, {{"axis", int64_t{3}}});
+    return onnx->Reshape(weights, {-1, width()});
+  }
 
  private:
   void SoftmaxRow(Real* x) const {
@@ -133,6 +145,14 @@ class MixOp : public AttentionOp {
       head_.Apply(tile.in[0] + weights, true, tile.out_grad + at, tile.in_add[1], tile.scratch,
                   Dense(tile), tile.in_grad[1] + at);
     });
+  }
+
+  absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
+                                     OnnxGraph* onnx) const override {
+    const std::string weights = onnx->Reshape(in[0], {-1, heads_, head_.fields, head_.fields});
+    const std::string v = onnx->Transpose(onnx->Reshape(in[1], OnnxShape()), {0, 2, 1, 3});
+    const std::string mixed = onnx->Node("MatMul", {weights, v});
+    return onnx->Reshape(onnx->Transpose(mixed, {0, 2, 1, 3}), {-1, width()});
   }
 };
 

@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "dense_net/field_kernels.h"
+#include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
 namespace starling {
@@ -18,6 +19,15 @@ class BiInteractionOp : public Op {
   void Backward(const OpTile& tile) const override {
     FieldKernel().bi_interaction_backward(tile.rows, slots_, dim_, tile.in[0], tile.out_grad,
                                           tile.scratch, tile.in_grad[0], tile.in_add[0]);
+  }
+
+  absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
+                                     OnnxGraph* onnx) const override {
+    const std::string x = onnx->Reshape(in[0], {-1, slots_, dim_});
+    const std::string sum = onnx->Sum(x, 1, false);
+    const std::string squares = onnx->Sum(onnx->Node("Mul", {x, x}), 1, false);
+    const std::string twice = onnx->Node("Sub", {onnx->Node("Mul", {sum, sum}), squares});
+    return onnx->Node("Mul", {twice, onnx->Float(0.5f)});
   }
 
  private:

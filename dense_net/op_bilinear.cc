@@ -4,6 +4,7 @@
 #include "dense_net/field_kernels.h"
 #include "dense_net/gemm.h"
 #include "dense_net/kernels.h"
+#include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
 namespace starling {
@@ -70,6 +71,11 @@ class BilinearOp : public Op {
                       tile.in_grad[0] + (int64_t{i} * heads_ + h) * nx_, tile.in_add[0]);
       }
     }
+  }
+
+  absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
+                                     OnnxGraph* onnx) const override {
+    return onnx->Dot(onnx->GroupMatMul(in[0], weight_, {heads_, nx_, ny_}), in[1]);
   }
 
  private:

@@ -4,6 +4,7 @@
 #include "dense_net/field_kernels.h"
 #include "dense_net/gemm.h"
 #include "dense_net/kernels.h"
+#include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
 namespace starling {
@@ -64,6 +65,15 @@ class CinLayerOp : public Op {
       Gemm(m, k_, n_, {g, n_, 1}, transposed, GemmStart::kZero, nullptr, dz);
       for (int i = 0; i < m; ++i) FactorGradients(tile, At(first, 1) + i, dz + int64_t{i} * k_);
     }
+  }
+
+  absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
+                                     OnnxGraph* onnx) const override {
+    const std::string x0 = onnx->Reshape(in[0], {-1, dim_, maps0_, 1});
+    const std::string x = onnx->Reshape(in[1], {-1, dim_, 1, maps_});
+    const std::string z = onnx->Reshape(onnx->Node("Mul", {x0, x}), {-1, dim_, k_});
+    const std::string product = onnx->Node("MatMul", {z, onnx->Param(weight_)});
+    return onnx->Reshape(onnx->Node("Add", {product, onnx->Param(bias_)}), {-1, width()});
   }
 
  private:

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 #include "dense_net/real.h"
 
@@ -40,6 +41,15 @@ class ColumnsOp : public Op {
         g += range.width;
       }
     }
+  }
+
+  absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
+                                     OnnxGraph* onnx) const override {
+    std::vector<int64_t> columns;
+    for (const ColumnRange& range : ranges_) {
+      for (int j = 0; j < range.width; ++j) columns.push_back(range.begin + j);
+    }
+    return onnx->Gather(in[0], columns);
   }
 
  private:

@@ -2,6 +2,7 @@
 
 #include "dense_net/field_kernels.h"
 #include "dense_net/kernels.h"
+#include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
 namespace starling {
@@ -34,6 +35,12 @@ class CrossVectorOp : public Op {
     if (tile.in_grad[2] != nullptr) {
       Kernel().copy(int64_t{m} * n, g, tile.in_grad[2], tile.in_add[2]);
     }
+  }
+
+  absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
+                                     OnnxGraph* onnx) const override {
+    const std::string product = onnx->Node("Mul", {in[0], in[1]});
+    return onnx->Node("Add", {onnx->Node("Add", {product, onnx->Param(bias_)}), in[2]});
   }
 
  private:

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "dense_net/kernels.h"
+#include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
 namespace starling {
@@ -26,6 +27,13 @@ class GeluOp : public Op {
       const Real grad = tile.out_grad[i] * (Below(x) + x * density);
       out[i] = tile.in_add[0] ? out[i] + grad : grad;
     }
+  }
+
+  absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
+                                     OnnxGraph* onnx) const override {
+    const std::string z = onnx->Node("Mul", {in[0], onnx->Float(static_cast<float>(M_SQRT1_2))});
+    const std::string twice = onnx->Node("Add", {onnx->Node("Erf", {z}), onnx->Float(1)});
+    return onnx->Node("Mul", {in[0], onnx->Node("Mul", {twice, onnx->Float(0.5f)})});
   }
 
  private:
@@ -64,6 +72,11 @@ class PreluOp : public Op {
         out[j] = tile.in_add[0] ? out[j] + grad : grad;
       }
     }
+  }
+
+  absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
+                                     OnnxGraph* onnx) const override {
+    return onnx->Node("PRelu", {in[0], onnx->Param(slope_)});
   }
 
  private:

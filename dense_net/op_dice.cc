@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "dense_net/kernels.h"
+#include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
 namespace starling {
@@ -100,6 +101,19 @@ class DiceOp : public CoupledOp {
                                  tile.step->params + params_.alpha, Vector(tile.state, kMeanGrad),
                                  Vector(tile.state, kMeanGradNormal), tile.in_grad[0],
                                  tile.in_add[0]);
+  }
+
+  absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
+                                     OnnxGraph* onnx) const override {
+    const std::string eps = onnx->Float(static_cast<float>(kEps));
+    const std::string variance = onnx->Node("Add", {onnx->Param(params_.variance), eps});
+    const std::string centred = onnx->Node("Sub", {in[0], onnx->Param(params_.mean)});
+    const std::string normal = onnx->Node("Div", {centred, onnx->Node("Sqrt", {variance})});
+    const std::string p = onnx->Node("Sigmoid", {normal});
+    const std::string alpha = onnx->Param(params_.alpha);
+    const std::string rest = onnx->Node("Sub", {onnx->Float(1), alpha});
+    const std::string share = onnx->Node("Add", {alpha, onnx->Node("Mul", {rest, p})});
+    return onnx->Node("Mul", {in[0], share});
   }
 
  private:

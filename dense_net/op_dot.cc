@@ -1,5 +1,6 @@
 #include <utility>
 
+#include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 #include "dense_net/real.h"
 
@@ -39,6 +40,13 @@ class DotOp : public Op {
         }
       }
     }
+  }
+
+  absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
+                                     OnnxGraph* onnx) const override {
+    const std::string scale = onnx->Float(static_cast<float>(scale_));
+    const std::string product = onnx->Node("Mul", {onnx->Dot(in[0], in[1]), scale});
+    return onnx->Node("Add", {product, onnx->Param(bias_)});
   }
 
  private:

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 #include "dense_net/real.h"
 
@@ -77,6 +78,12 @@ class GroupedLinearOp : public Op {
                          GemmStart::kZero, nullptr, block);
       CopyBlock(tile, k_, block, k_, tile.in_grad[0] + int64_t{g} * k_, x_width, tile.in_add[0]);
     }
+  }
+
+  absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
+                                     OnnxGraph* onnx) const override {
+    const std::string product = onnx->GroupMatMul(in[0], weight_, {groups_, k_, n_});
+    return onnx->Node("Add", {product, onnx->Param(bias_, {1, width()})});
   }
 
  private:

@@ -2,6 +2,7 @@
 
 #include "dense_net/field_kernels.h"
 #include "dense_net/kernels.h"
+#include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
 namespace starling {
@@ -32,7 +33,24 @@ class LayerNormOp : public Op {
                                       tile.in_add[0]);
   }
 
+  absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
+                                     OnnxGraph* onnx) const override {
+    const std::string x = onnx->Reshape(in[0], {-1, positions_, n_});
+    const std::string centred = onnx->Node("Sub", {x, Mean(x, onnx)});
+    const std::string variance = Mean(onnx->Node("Mul", {centred, centred}), onnx);
+    const std::string eps = onnx->Float(static_cast<float>(kLayerNormEps));
+    const std::string deviation = onnx->Node("Sqrt", {onnx->Node("Add", {variance, eps})});
+    const std::string normal = onnx->Node("Div", {centred, deviation});
+    const std::string scaled = onnx->Node("Mul", {normal, onnx->Param(scale_)});
+    return onnx->Reshape(onnx->Node("Add", {scaled, onnx->Param(shift_)}), {-1, width()});
+  }
+
  private:
+  // Of each position.
+  static std::string Mean(const std::string& x, OnnxGraph* onnx) {
+    return onnx->Node("ReduceMean", {x}, {{"axes", std::vector<int64_t>{2}}});
+  }
+
   const int positions_, n_;
   const int64_t scale_, shift_;
 };

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 #include "dense_net/real.h"
 
@@ -49,6 +50,17 @@ class MixOp : public Op {
         }
       }
     }
+  }
+
+  absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
+                                     OnnxGraph* onnx) const override {
+    const std::vector<std::string> experts(in.begin() + 1, in.end());
+    const std::string all = onnx->Node("Concat", experts, {{"axis", int64_t{1}}});
+    const int64_t gates = inputs()[0].width;
+    const std::string weights = onnx->Reshape(in[0], {-1, 1, gates});
+    const std::string mixed =
+        onnx->Node("MatMul", {weights, onnx->Reshape(all, {-1, gates, width()})});
+    return onnx->Reshape(mixed, {-1, width()});
   }
 
  private:

@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "dense_net/field_kernels.h"
+#include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
 namespace starling {
@@ -20,6 +21,12 @@ class MultiplyOp : public Op {
       FieldKernel().scaled_multiply(Floats(tile), scale_, tile.out_grad, tile.in[1 - v],
                                     tile.in_grad[v], tile.in_add[v]);
     }
+  }
+
+  absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
+                                     OnnxGraph* onnx) const override {
+    const std::string scale = onnx->Float(static_cast<float>(scale_));
+    return onnx->Node("Mul", {onnx->Node("Mul", {in[0], in[1]}), scale});
   }
 
  private:

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <utility>
 
+#include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 #include "dense_net/real.h"
 
@@ -36,6 +37,13 @@ class NormalizeOp : public Op {
         out[j] = (tile.in_add[0] ? out[j] : 0) + scale * (g[j] - y[j] * dot);
       }
     }
+  }
+
+  absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
+                                     OnnxGraph* onnx) const override {
+    const std::string least = onnx->Float(static_cast<float>(kSquareMin));
+    const std::string square = onnx->Node("Add", {onnx->Dot(in[0], in[0]), least});
+    return onnx->Node("Div", {in[0], onnx->Node("Sqrt", {square})});
   }
 
  private:

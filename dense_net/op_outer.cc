@@ -3,6 +3,7 @@
 
 #include "dense_net/field_kernels.h"
 #include "dense_net/kernels.h"
+#include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
 namespace starling {
@@ -26,6 +27,13 @@ class OuterOp : public Op {
       if (!tile.in_add[1]) std::fill_n(db, nb_, Real{0});
       Kernel().add_rows(na_, nb_, g, tile.in[0] + int64_t{i} * na_, db);
     }
+  }
+
+  absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
+                                     OnnxGraph* onnx) const override {
+    const std::string a = onnx->Reshape(in[0], {-1, na_, 1});
+    const std::string b = onnx->Reshape(in[1], {-1, 1, nb_});
+    return onnx->Reshape(onnx->Node("Mul", {a, b}), {-1, width()});
   }
 
  private:

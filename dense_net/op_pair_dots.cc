@@ -3,6 +3,7 @@
 
 #include "dense_net/gemm.h"
 #include "dense_net/kernels.h"
+#include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
 namespace starling {
@@ -46,6 +47,17 @@ class PairDotsOp : public Op {
       Gemm(slots_, dim_, slots_, {square, slots_, 1}, b,
            tile.in_add[0] ? GemmStart::kAdd : GemmStart::kZero, nullptr, out);
     }
+  }
+
+  absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
+                                     OnnxGraph* onnx) const override {
+    const std::string x = onnx->Reshape(in[0], {-1, slots_, dim_});
+    const std::string square = onnx->Node("MatMul", {x, onnx->Transpose(x, {0, 2, 1})});
+    std::vector<int64_t> upper;
+    for (int i = 0; i < slots_; ++i) {
+      for (int j = i + 1; j < slots_; ++j) upper.push_back(i * slots_ + j);
+    }
+    return onnx->Gather(onnx->Reshape(square, {-1, slots_ * slots_}), upper);
   }
 
  private:

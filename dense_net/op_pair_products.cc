@@ -3,6 +3,7 @@
 
 #include "dense_net/field_kernels.h"
 #include "dense_net/kernels.h"
+#include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
 namespace starling {
@@ -25,6 +26,20 @@ class PairProductsOp : public Op {
     }
     FieldKernel().pair_products_backward(tile.rows, slots_, dim_, tile.in[0], tile.in[1],
                                          tile.out_grad, tile.in_grad[0], tile.in_grad[1]);
+  }
+
+  absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
+                                     OnnxGraph* onnx) const override {
+    std::vector<int64_t> left, right;
+    for (int i = 0; i < slots_; ++i) {
+      for (int j = i + 1; j < slots_; ++j) {
+        left.push_back(i);
+        right.push_back(j);
+      }
+    }
+    const std::string a = onnx->Gather(onnx->Reshape(in[0], {-1, slots_, dim_}), left);
+    const std::string b = onnx->Gather(onnx->Reshape(in[1], {-1, slots_, dim_}), right);
+    return onnx->Reshape(onnx->Node("Mul", {a, b}), {-1, width()});
   }
 
  private:

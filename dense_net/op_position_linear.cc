@@ -3,6 +3,7 @@
 
 #include "dense_net/gemm.h"
 #include "dense_net/kernels.h"
+#include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
 namespace starling {
@@ -50,6 +51,12 @@ class PositionLinearOp : public Op {
     Gemm(m, k_, n_, {tile.out_grad, n_, 1},
          PackedGemmB(n_, k_, tile.state + PackedGemmFloats(k_, n_)),
          tile.in_add[0] ? GemmStart::kAdd : GemmStart::kZero, nullptr, tile.in_grad[0]);
+  }
+
+  absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
+                                     OnnxGraph* onnx) const override {
+    const std::string x = onnx->Reshape(in[0], {-1, positions_, k_});
+    return onnx->Reshape(onnx->Node("MatMul", {x, onnx->Param(weight_)}), {-1, width()});
   }
 
  private:

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "dense_net/kernels.h"
+#include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
 namespace starling {
@@ -29,6 +30,11 @@ class ScaleRowsOp : public Op {
       if (!tile.in_add[1]) std::fill_n(dx, width(), Real{0});
       for (int j = 0; j < width(); ++j) dx[j] += tile.in[0][i] * g[j];
     }
+  }
+
+  absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
+                                     OnnxGraph* onnx) const override {
+    return onnx->Node("Mul", in);
   }
 };
 

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <utility>
 
+#include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 #include "dense_net/real.h"
 
@@ -38,6 +39,11 @@ class SoftmaxOp : public Op {
         out[j] = (tile.in_add[0] ? out[j] : 0) + y[j] * (g[j] - dot);
       }
     }
+  }
+
+  absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
+                                     OnnxGraph* onnx) const override {
+    return onnx->Node("Softmax", in, {{"axis", int64_t{1}}});
   }
 };
 

@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "dense_net/kernels.h"
+#include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
 namespace starling {
@@ -27,6 +28,11 @@ class SumPositionsOp : public Op {
         Kernel().copy(width(), g, out, tile.in_add[0]);
       }
     }
+  }
+
+  absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
+                                     OnnxGraph* onnx) const override {
+    return onnx->Sum(onnx->Reshape(in[0], {-1, positions_, width()}), 1, false);
   }
 
  private:

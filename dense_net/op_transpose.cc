@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "dense_net/field_kernels.h"
+#include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
 namespace starling {
@@ -18,6 +19,12 @@ class TransposeOp : public Op {
     if (tile.in_grad[0] == nullptr) return;
     FieldKernel().transpose(tile.rows, columns_, rows_, tile.out_grad, tile.in_grad[0],
                             tile.in_add[0]);
+  }
+
+  absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
+                                     OnnxGraph* onnx) const override {
+    const std::string x = onnx->Reshape(in[0], {-1, rows_, columns_});
+    return onnx->Reshape(onnx->Transpose(x, {0, 2, 1}), {-1, width()});
   }
 
  private:
