@@ -35,7 +35,13 @@ std::vector<DenseCase> Cases() {
   DenseCase dcn{"DCN-v2 3 cross of 429 + 400x3", {}, deep};
   for (int i = 0; i < 3; ++i) dcn.layers.push_back({kWidth, kWidth});
   SetHidden({400, 400, 400}, dcn.model.mutable_dcnv2());
-  return {mlp, dcn};
+  DenseCase dlrm{
+      "DLRM 512-256-16 and 512-256-1", {}, {{kRaws, 512, false}, {512, 256}, {256, kDim}}};
+  dlrm.layers.push_back({kDim + (kSlots + 1) * kSlots / 2, 512});
+  dlrm.layers.push_back({512, 256});
+  SetHidden({512, 256}, dlrm.model.mutable_dlrm());
+  for (int width : {512, 256}) dlrm.model.mutable_dlrm()->add_bottom(width);
+  return {mlp, dcn, dlrm};
 }
 
 // One table; every row has one id in every slot.

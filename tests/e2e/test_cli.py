@@ -97,7 +97,7 @@ def test_bench_train_prints_rates_and_ratio():
 
 def test_bench_dense_measures_each_model_beside_bare_products():
     lines = [json.loads(l) for l in run("bench", "dense", "--quick", "--json", timeout=600).stdout.splitlines()]
-    assert [l["case"].split()[0] for l in lines] == ["MLP", "DCN-v2"]
+    assert [l["case"].split()[0] for l in lines] == ["MLP", "DCN-v2", "DLRM"]
     assert all(l["ratio"] > 0 and "bare products" in l["reference"] for l in lines)
 
 
