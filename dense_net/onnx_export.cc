@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "dense_net/graph_passes.h"
 #include "dense_net/models.h"
 #include "dense_net/onnx_graph.h"
 
@@ -16,6 +17,7 @@ absl::StatusOr<std::string> ExportOnnx(const GraphSpec& spec, std::span<const fl
     return absl::InvalidArgumentError(absl::StrCat("onnx: ", params.size(), " parameters given, ",
                                                    graph.param_floats, " expected"));
   }
+  RemoveDeadOps(&graph);  // An input that nothing reads is none.
   OnnxGraph onnx(graph, params);
   std::string json;
   if (!google::protobuf::util::MessageToJsonString(spec, &json).ok()) {

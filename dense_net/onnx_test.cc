@@ -1,6 +1,7 @@
 // The ONNX form of every model gives the network's own scores, run by onnxruntime.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -51,7 +52,11 @@ Json InputsOf(const World& world) {
   }
   if (needs.embedding) inputs["embedding"]["values"] = embedding;
   if (needs.linear) inputs["linear"]["values"] = linear;
-  if (world.spec.raws_size() > 0) inputs["raw"]["values"] = world.batch.dense;
+  // Plain attention reads no raw feature, so its ONNX form has no such input.
+  const AutoIntOptions& autoint = world.spec.model().autoint();
+  const bool attention_alone =
+      world.spec.model().has_autoint() && autoint.hidden().empty() && !autoint.wide();
+  if (!attention_alone) inputs["raw"]["values"] = world.batch.dense;
   return inputs;
 }
 
@@ -86,7 +91,8 @@ void WriteCase(const std::string& model, const std::filesystem::path& stem) {
 }
 
 std::filesystem::path EmptyDir(const std::string& name) {
-  const std::filesystem::path dir = std::filesystem::path(testing::TempDir()) / name;
+  const std::filesystem::path dir =
+      std::filesystem::path(testing::TempDir()) / absl::StrCat(name, ".", getpid());
   std::filesystem::remove_all(dir);
   std::filesystem::create_directories(dir);
   return dir;
@@ -129,6 +135,11 @@ const char* const kModels[] = {
     "autoint { attention_layers: 2 heads: 2 attention_dim: 6 layer_norm: true hidden: 4 "
     "dropout: 0.2 wide: true }",
     "autoint { attention_layers: 2 heads: 3 attention_dim: 3 residual: false wide: true }",
+    "autoint { attention_layers: 1 heads: 1 attention_dim: 3 }",
+    "custom { blocks { name: 'a' from: 'embedding' from: 'raw' cross { layers: 1 } } blocks { "
+    "name: "
+    "'b' from: 'embedding' fm {} } blocks { name: 'c' from: 'a' linear {} } "
+    "blocks { name: 'd' from: 'b' from: 'c' add {} } outputs: 'd' }",
     "finalmlp { mlp1 { hidden: 6 } mlp2 { hidden: 4 batch_norm: true } heads: 2 gate1: 'f00' "
     "gate2: 'f10' gate2: 'f11' gate_hidden: 3 }",
     "dnn { hidden: 4 } | name: 'a' label: 'y1' loss { focal { gamma: 1.5 alpha: 0.3 } }",
