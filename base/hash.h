@@ -33,9 +33,9 @@ inline uint64_t VocabularySeed(absl::string_view vocabulary) { return HashBytes(
 // Ids are spread over a fixed number of buckets; a bucket is the unit of
 // sharding, of order in row files and of moves between servers.
 inline constexpr uint32_t kBuckets = 4096;
-inline uint32_t BucketOf(uint64_t id) {
-  return static_cast<uint32_t>((id * 0x9E3779B97F4A7C15ull) >> 52);
-}
+// A hash of the id that begins with its bucket: different for different ids.
+inline uint64_t BucketHash(uint64_t id) { return id * 0x9E3779B97F4A7C15ull; }
+inline uint32_t BucketOf(uint64_t id) { return static_cast<uint32_t>(BucketHash(id) >> 52); }
 
 // The order of ids everywhere: by bucket, then by id.
 inline bool IdBefore(uint64_t a, uint64_t b) {

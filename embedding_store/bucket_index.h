@@ -7,9 +7,9 @@
 // counts the entries that passed over it, so a search knows where to stop and
 // an erase leaves no tombstone behind.
 //
-// It grows by a fifth at a time, in place, by chunks of an arena: the rows are
-// the truth, and the caller enters them anew. So there is never a second copy,
-// nor an index that is half empty.
+// It grows by an eighth at a time, in place, in a region of its own: the rows
+// are the truth, and the caller enters them anew. So there is never a second
+// copy, nor an index that is half empty.
 //
 // Thread safety: none; the stripe's lock guards it.
 #pragma once
@@ -19,8 +19,8 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
-#include <vector>
 
+#include "base/hash.h"
 #include "embedding_store/page_arena.h"
 #include "embedding_store/prefetch.h"
 
@@ -30,84 +30,14 @@ class BucketIndex {
  public:
   static constexpr uint32_t kNone = 0xFFFFFFFF;
 
-  // A chunk is about `chunk_bytes`: a power of two of lines. The arena
-  // outlives the index. Without a first chunk, room() stays 0.
-  BucketIndex(PageArena* arena, int64_t chunk_bytes);
+  // It begins with about `first_bytes`; room() stays 0 if the region has less.
+  // The buckets of all ids have their first `common_bits` bits in common.
+  BucketIndex(PageRegion region, int64_t first_bytes, int common_bits);
 
-  // Spreads ids that are hashes already, and ids that are small numbers.
-  static uint64_t HashOf(uint64_t id) { return (id ^ id >> 32) * 0x9FB21C651E98DF25ull; }
+  // Begins with the bucket: the home lines of ids in their order are in order too,
+  // and a search for many ids walks through the index instead of jumping about.
+  static uint64_t HashOf(uint64_t id) { return BucketHash(id); }
 
-  // A search in steps, each for many ids before the next, so that the memory
-  // they wait for is on its way at once:
-  //   Begin   brings the id's home line into cache.
-  //   Guess   the first slot whose tag fits there, or kNone: most likely what
-  //           Find will return, if it is the only one (*sure).
-  //   Others  if not sure, calls prefetch(slot) for all that fit, here and in
-  //           the next line.
-  //   Find    the slot for which is_it(slot) holds, among those whose tag
-  //           fits, here or in a later line; or kNone.
-  struct Probe {
-    const void* line;
-    uint64_t hash;
-  };
-  Probe Begin(uint64_t id) const {
-    const uint64_t hash = HashOf(id);
-    const Line& line = LineAt(Home(hash));
-    PrefetchLine(&line);
-    return {&line, hash};
-  }
-  uint32_t Guess(const Probe& probe, bool* sure) const {
-    const Line& line = *static_cast<const Line*>(probe.line);
-    const uint32_t fits = Matches(line, probe.hash);
-    *sure = fits != 0 && (fits & (fits - 1)) == 0;
-    const uint32_t slot = line.slots[std::countr_zero(fits | 1u << (kEntries - 1))];
-    return fits != 0 ? slot : kNone;
-  }
-  template <typename Prefetch>
-  void Others(const Probe& probe, const Prefetch& prefetch) const {
-    auto all = [&](const Line& line) {
-      for (uint32_t fits = Matches(line, probe.hash); fits != 0; fits &= fits - 1) {
-        prefetch(line.slots[std::countr_zero(fits)]);
-      }
-    };
-    const Line& line = *static_cast<const Line*>(probe.line);
-    all(line);
-    if (line.passed > 0) all(LineAt(Next(Home(probe.hash))));
-  }
-  template <typename IsIt>
-  uint32_t Find(uint64_t hash, const IsIt& is_it) const {
-    const uint32_t home = Home(hash);
-    uint32_t l = home;
-    do {
-      const Line& line = LineAt(l);
-      for (uint32_t fits = Matches(line, hash); fits != 0; fits &= fits - 1) {
-        const uint32_t slot = line.slots[std::countr_zero(fits)];
-        if (is_it(slot)) return slot;
-      }
-      if (line.passed == 0) return kNone;
-      l = Next(l);
-    } while (l != home);  // In a tiny index every line may have been passed.
-    return kNone;
-  }
-  // REQUIRES: the id is absent, and room() > 0.
-  void Insert(uint64_t hash, uint32_t slot);
-  // REQUIRES: the entry is present.
-  void Erase(uint64_t hash, uint32_t slot);
-
-  // Entries that fit before it has to grow.
-  int64_t room() const { return size_max_ - size_; }
-  // Bytes that Grow adds to bytes().
-  int64_t growth_bytes() const {
-    return (ChunksFor(GrownLines()) - static_cast<int64_t>(chunks_.size())) * chunk_bytes();
-  }
-  // Makes room and forgets all entries: the caller inserts them again. False,
-  // with nothing changed, if there is no room to be had.
-  bool Grow();
-
-  int64_t size() const { return size_; }
-  int64_t bytes() const { return static_cast<int64_t>(chunks_.size()) * chunk_bytes(); }
-
- private:
   static constexpr uint32_t kEntries = 12;
   struct alignas(64) Line {
     uint8_t tags[kEntries];  // 0: none. Entries come first, without a gap.
@@ -116,30 +46,113 @@ class BucketIndex {
     uint32_t slots[kEntries];
   };
   static_assert(sizeof(Line) == 64);
+  // The index as it is now, for as long as nobody changes it: a copy whose
+  // numbers the compiler can keep in registers.
+  class View {
+   public:
+    // A search in steps, each ahead of the next by some ids, so that the memory
+    // they wait for is on its way at once (stripe_scan.h):
+    //   HomeLine  where it begins: to be brought into cache.
+    //   Guess     the first slot there whose tag fits, if there is one: nearly
+    //             always what Find will return. Else any slot, perhaps a free one.
+    // and for the few ids whose guess was wrong:
+    //   Later     brings the next line into cache, if the home line was passed.
+    //   Others    calls prefetch(slot) for all that fit in both.
+    //   Find      the slot for which is_it(slot) holds, among those whose tag
+    //             fits, here or in a later line; or kNone.
+    const Line* HomeLine(uint64_t hash) const { return &LineAt(Home(hash)); }
+    [[gnu::always_inline]] static uint32_t Guess(const Line* line, uint8_t tag) {
+      // The last place is taken for want of a better one.
+      return line->slots[std::countr_zero(Places(*line, tag) | 1u << (kEntries - 1))];
+    }
+    static uint8_t Tag(uint64_t hash) {
+      // Bits that are not the home line's, and of which some differ also if
+      // ids differ in their upper half alone.
+      const uint64_t folded = hash ^ hash >> 32;
+      return std::max<uint8_t>(static_cast<uint8_t>(folded ^ folded >> 8), 1);
+    }
+    void Later(uint64_t hash) const {
+      const uint32_t home = Home(hash);
+      if (LineAt(home).passed > 0) PrefetchLine(&LineAt(Next(home)));
+    }
+    template <typename Prefetch>
+    void Others(uint64_t hash, const Prefetch& prefetch) const {
+      auto all = [&](const Line& line) {
+        for (uint32_t fits = Matches(line, hash); fits != 0; fits &= fits - 1) {
+          prefetch(line.slots[std::countr_zero(fits)]);
+        }
+      };
+      const uint32_t home = Home(hash);
+      all(LineAt(home));
+      if (LineAt(home).passed > 0) all(LineAt(Next(home)));
+    }
+    template <typename IsIt>
+    uint32_t Find(uint64_t hash, const IsIt& is_it) const {
+      const uint32_t home = Home(hash);
+      uint32_t l = home;
+      do {
+        const Line& line = LineAt(l);
+        for (uint32_t fits = Matches(line, hash); fits != 0; fits &= fits - 1) {
+          const uint32_t slot = line.slots[std::countr_zero(fits)];
+          if (is_it(slot)) return slot;
+        }
+        if (line.passed == 0) return kNone;
+        l = Next(l);
+      } while (l != home);  // In a tiny index every line may have been passed.
+      return kNone;
+    }
 
-  Line& LineAt(uint32_t line) const { return chunks_[line >> shift_][line & mask_]; }
-  int64_t chunk_bytes() const { return int64_t{sizeof(Line)} << shift_; }
-  int64_t ChunksFor(int64_t lines) const { return (lines + mask_) >> shift_; }
-  static uint8_t Tag(uint64_t hash) {
-    return std::max<uint8_t>(static_cast<uint8_t>(hash >> 16), 1);
+   private:
+    friend class BucketIndex;
+    Line& LineAt(uint32_t line) const { return lines_[line]; }
+    uint32_t Home(uint64_t hash) const {
+      return static_cast<uint32_t>(((hash << common_bits_ >> 32) * count_) >> 32);
+    }
+    uint32_t Next(uint32_t line) const { return line + 1 == count_ ? 0 : line + 1; }
+    // Bits of the entries with this tag; those from kEntries on mean nothing.
+    static uint32_t Places(const Line& line, uint8_t tag) {
+      const __m128i tags = _mm_load_si128(reinterpret_cast<const __m128i*>(line.tags));
+      return _mm_movemask_epi8(_mm_cmpeq_epi8(tags, _mm_set1_epi8(static_cast<char>(tag))));
+    }
+    static uint32_t Matches(const Line& line, uint64_t hash) {
+      return Places(line, Tag(hash)) & ((1u << kEntries) - 1);
+    }
+
+    Line* lines_;
+    uint64_t count_;
+    int common_bits_;
+  };
+  View view() const {
+    View view;
+    view.lines_ = reinterpret_cast<Line*>(region_.data());
+    view.count_ = lines_;
+    view.common_bits_ = common_bits_;
+    return view;
   }
-  uint32_t Home(uint64_t hash) const {
-    return static_cast<uint32_t>(((hash >> 32) * lines_) >> 32);
-  }
-  uint32_t Next(uint32_t line) const { return line + 1 == lines_ ? 0 : line + 1; }
-  static uint32_t Matches(const Line& line, uint64_t hash) {
-    const __m128i tags = _mm_load_si128(reinterpret_cast<const __m128i*>(line.tags));
-    const __m128i wanted = _mm_set1_epi8(static_cast<char>(Tag(hash)));
-    return _mm_movemask_epi8(_mm_cmpeq_epi8(tags, wanted)) & ((1u << kEntries) - 1);
-  }
+
+  // REQUIRES: the id is absent, and room() > 0.
+  void Insert(uint64_t hash, uint32_t slot);
+  // REQUIRES: the entry is present.
+  void Erase(uint64_t hash, uint32_t slot);
+
+  // Entries that fit before it has to grow.
+  int64_t room() const { return size_max_ - size_; }
+  // Bytes that Grow adds to bytes().
+  int64_t growth_bytes() const { return (GrownLines() - lines_) * int64_t{sizeof(Line)}; }
+  // Makes room and forgets all entries: the caller inserts them again. False,
+  // with nothing changed, if there is no room to be had.
+  bool Grow();
+
+  int64_t size() const { return size_; }
+  int64_t bytes() const { return lines_ * int64_t{sizeof(Line)}; }
+
+ private:
   int64_t GrownLines() const;
-  void SetLines(int64_t count);
 
-  PageArena* const arena_;
-  const int shift_;  // Of a line's number, to its chunk.
-  const uint32_t mask_;
-  std::vector<Line*> chunks_;
-  uint64_t lines_ = 0;
+  PageRegion region_;
+  const int64_t first_lines_;
+  const int common_bits_;
+  int64_t lines_ = 0;
   int64_t size_ = 0;
   int64_t size_max_ = 0;
 };

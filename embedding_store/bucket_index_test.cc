@@ -14,10 +14,12 @@ namespace {
 // An index with rows that are nothing but their ids.
 class IndexedIds {
  public:
-  explicit IndexedIds(int64_t reserve = 64 << 20) : arena(reserve), index(&arena, 4096) {}
+  explicit IndexedIds(int64_t reserve = 64 << 20)
+      : arena(reserve), index(arena.Cut(reserve), 4096, /*common_bits=*/0) {}
 
   uint32_t Find(uint64_t id) const {
-    return index.Find(BucketIndex::HashOf(id), [&](uint32_t slot) { return ids[slot] == id; });
+    return index.view().Find(BucketIndex::HashOf(id),
+                             [&](uint32_t slot) { return ids[slot] == id; });
   }
   void Insert(uint64_t id) {
     if (index.room() == 0) {
@@ -93,9 +95,22 @@ TEST(BucketIndexTest, GrowthBeyondTheReservationFailsAndChangesNothing) {
   for (uint64_t i = 0; i < id; ++i) ASSERT_EQ(indexed.Find(i), i);
 }
 
+TEST(BucketIndexTest, IdsWithAPatternAreFoundToo) {
+  for (int shift : {0, 12, 32, 40, 48}) {
+    SCOPED_TRACE(shift);
+    IndexedIds indexed;
+    const uint64_t ids = std::min<uint64_t>(50'000, uint64_t{1} << (63 - shift));
+    for (uint64_t i = 0; i < ids; ++i) indexed.Insert(i << shift);
+    for (uint64_t i = 0; i < ids; ++i) {
+      ASSERT_EQ(indexed.Find(i << shift), i);
+      ASSERT_EQ(indexed.Find(i << shift | 1ull << 63), BucketIndex::kNone);
+    }
+  }
+}
+
 TEST(RowSlabTest, FreedRowsAreReusedAndRowsNeverMove) {
   PageArena arena(1 << 20);
-  RowSlab slab(/*body_bytes=*/12, &arena, /*chunk_bytes=*/4096);
+  RowSlab slab(/*body_bytes=*/12, arena.Cut(1 << 20), /*step_bytes=*/4096);
   std::vector<RowHeader*> rows;
   for (uint64_t id = 0; id < 900; ++id) {
     if (slab.free_slots() == 0) {
@@ -118,7 +133,7 @@ TEST(RowSlabTest, FreedRowsAreReusedAndRowsNeverMove) {
 }
 
 TEST(RowHeaderTest, FlagsAndFrequencyDoNotDisturbEachOther) {
-  RowHeader row{1, 2, 0, 3};
+  RowHeader row;
   row.Set(kRowUsed | kRowDirty);
   row.set_frequency(77);
   row.Clear(kRowUsed);

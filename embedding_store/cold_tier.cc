@@ -25,8 +25,10 @@ namespace starling {
 namespace {
 
 constexpr size_t kKeyBytes = sizeof(uint16_t) + sizeof(uint64_t);
-constexpr size_t kIdBytes = sizeof(uint64_t);  // Of a row: the key has it.
-constexpr size_t kReadMax = 4096;              // Rows of one RocksDB call: bounds its memory.
+// A value is a row without its id, which the key has.
+constexpr size_t kIdAt = offsetof(RowHeader, id);
+constexpr size_t kIdBytes = sizeof(uint64_t);
+constexpr size_t kReadMax = 4096;  // Rows of one RocksDB call: bounds its memory.
 using Key = std::array<char, kKeyBytes>;
 
 Key KeyAt(uint32_t bucket, uint64_t id) {
@@ -48,8 +50,10 @@ uint64_t IdOf(const rocksdb::Slice& key) {
 
 // Puts key and value together again as a row.
 void ReadRow(uint64_t id, const rocksdb::Slice& value, size_t stride, char* row) {
-  std::memcpy(row, &id, kIdBytes);
-  std::memcpy(row + kIdBytes, value.data(), std::min(value.size(), stride - kIdBytes));
+  const size_t size = std::min(value.size(), stride - kIdBytes);
+  std::memcpy(row, value.data(), std::min(size, kIdAt));
+  std::memcpy(row + kIdAt, &id, kIdBytes);
+  if (size > kIdAt) std::memcpy(row + kIdAt + kIdBytes, value.data() + kIdAt, size - kIdAt);
 }
 
 absl::Status FromRocks(const rocksdb::Status& status, const std::string& dir) {
@@ -74,7 +78,7 @@ class EpochCollector : public rocksdb::TablePropertiesCollector {
                              rocksdb::EntryType type, rocksdb::SequenceNumber, uint64_t) override {
     uint32_t epoch = std::numeric_limits<uint32_t>::max();  // A deletion hides rows: always read.
     if (type == rocksdb::kEntryPut && value.size() >= sizeof(RowHeader) - kIdBytes) {
-      std::memcpy(&epoch, value.data() + offsetof(RowHeader, epoch) - kIdBytes, sizeof(epoch));
+      std::memcpy(&epoch, value.data() + offsetof(RowHeader, epoch), sizeof(epoch));
     }
     epoch_max_ = std::max(epoch_max_, epoch);
     return rocksdb::Status::OK();
@@ -244,8 +248,10 @@ absl::Status ColdTier::Write(std::span<const char> rows) {
   rocksdb::WriteBatch batch(rows.size() + rows.size() / stride * 16);
   for (size_t at = 0; at < rows.size(); at += stride) {
     const Key key = KeyOf(reinterpret_cast<const RowHeader*>(&rows[at])->id);
-    const rocksdb::Slice value(&rows[at + kIdBytes], stride - kIdBytes);
-    RETURN_IF_ERROR(FromRocks(batch.Put(SliceOf(key), value), options_.dir));
+    const rocksdb::Slice key_slice = SliceOf(key);
+    const rocksdb::Slice value[] = {{&rows[at], kIdAt},
+                                    {&rows[at + kIdAt + kIdBytes], stride - kIdAt - kIdBytes}};
+    RETURN_IF_ERROR(FromRocks(batch.Put({&key_slice, 1}, {value, 2}), options_.dir));
   }
   STARLING_SYNC_POINT("store.demote.write");
   RETURN_IF_ERROR(FromRocks(WriteOrResume(db()->rocks.get(), &batch), options_.dir));

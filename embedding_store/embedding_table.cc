@@ -28,6 +28,7 @@ namespace starling {
 namespace {
 
 constexpr int64_t kStripesMax = 64;
+constexpr int64_t kStripeSkew = 4;            // The largest stripe by the average one, at most.
 constexpr int64_t kShareMin = 16 << 10;       // Bytes of a stripe.
 constexpr int64_t kShareWanted = 256 << 10;   // With less, fewer stripes are better.
 constexpr int64_t kColdBytesMax = 256 << 20;  // RocksDB's part of the budget.
@@ -430,7 +431,12 @@ absl::StatusOr<std::unique_ptr<EmbeddingTable>> EmbeddingTable::Open(const Table
   const auto stripes = static_cast<int>(std::bit_floor<uint64_t>(
       std::clamp<int64_t>(core->budget / std::max(kShareWanted, 2 * share_min), 1, kStripesMax)));
   core->share = core->budget / stripes;
-  core->arena = std::make_unique<PageArena>(core->budget + core->budget / 8);
+  core->stripe_bits = std::countr_zero(static_cast<unsigned>(stripes));
+  // Address space costs nothing: enough for a stripe of several times its share.
+  core->rows_reserve = std::min(core->budget, kStripeSkew * core->share);
+  core->index_reserve = core->rows_reserve / 2;
+  core->arena = std::make_unique<PageArena>(
+      stripes * (PageArena::Rounded(core->rows_reserve) + PageArena::Rounded(core->index_reserve)));
   core->admission_bytes = std::clamp<int64_t>(core->share / 32, 64, kAdmissionBytesMax / stripes);
   if (tiered) {
     core->cold = std::make_unique<ColdTier>(

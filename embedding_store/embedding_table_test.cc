@@ -5,12 +5,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <memory>
 #include <set>
 #include <vector>
 
+#include "base/hash.h"
 #include "base/random.h"
 #include "base/thread_pool.h"
 #include "embedding_store/table_model.h"
@@ -343,6 +345,33 @@ TEST_P(EmbeddingTableOneRuleTest, UnknownIdReadsAsZerosAndStaysUnknown) {
   EXPECT_EQ(weights, std::vector<float>(weights.size(), 0.0f));
   EXPECT_EQ(table->rows(), 0);
   EXPECT_EQ(table->stats().misses, 100);
+}
+
+TEST(EmbeddingTableWidthTest, LookupReadsWhatTheRowHoldsAtEveryWidth) {
+  for (int dim : {1, 4, 7, 8, 15, 16, 32, 40, 512}) {
+    SCOPED_TRACE(dim);
+    TableSpec spec = MakeSpec("adagrad", dim);
+    spec.mutable_segments()->DeleteSubrange(0, 1);
+    spec.mutable_options()->set_memory(64 << 20);
+    auto table = EmbeddingTable::Open(spec, {});
+    ASSERT_TRUE(table.ok()) << table.status();
+    std::vector<uint64_t> ids;
+    for (uint64_t i = 0; i < 1500; ++i) ids.push_back(Mix64(i));  // In no order.
+    std::vector<float> made(ids.size() * dim), read(made.size(), -1);
+    ASSERT_EQ((*table)->LookupOrCreate(ids, {}, {}, made), absl::OkStatus());
+    ASSERT_TRUE((*table)->Lookup(ids, read).ok());
+    EXPECT_EQ(read, made);
+    std::map<uint64_t, std::vector<float>> by_id;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      by_id[ids[i]] = {made.begin() + i * dim, made.begin() + (i + 1) * dim};
+    }
+    std::sort(ids.begin(), ids.end(), IdBefore);
+    ASSERT_TRUE((*table)->Lookup(ids, read).ok());
+    for (size_t i = 0; i < ids.size(); ++i) {
+      ASSERT_EQ(std::vector<float>(read.begin() + i * dim, read.begin() + (i + 1) * dim),
+                by_id[ids[i]]);
+    }
+  }
 }
 
 TEST_P(EmbeddingTableOneRuleTest, GradientForUnknownIdChangesNoRow) {

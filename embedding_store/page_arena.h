@@ -1,16 +1,33 @@
-// PageArena: the memory of one table, handed out in chunks that are never
-// given back. Address space is reserved once and the machine's memory is taken
-// page by page as chunks are used, so a table grows without a copy, a move or
-// a moment with twice the bytes. A large arena is on huge pages, which all
-// parts of the table share: no half-used one is paid for more than once.
+// PageArena: the address space of one table, cut into regions that grow in
+// place. It is reserved once, and the machine's memory is taken page by page
+// as a region is used: so a table grows without a copy, a move or a moment
+// with twice the bytes, and what belongs together is close together.
 //
-// Thread safety: any method, any thread.
+// A huge page's worth of a region becomes a huge page when it is full: no
+// region holds a half-used one.
+//
+// Thread safety: PageArena, any thread; a region, its owner's lock.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 
 namespace starling {
+
+class PageRegion {
+ public:
+  PageRegion() = default;
+  PageRegion(char* data, int64_t reserved) : data_(data), reserved_(reserved) {}
+  // Zeroed memory at a page's border, until the arena is destroyed.
+  char* data() const { return data_; }
+  int64_t reserved() const { return reserved_; }
+  // Bytes below `end` have all been written.
+  void Filled(int64_t end);
+
+ private:
+  char* data_ = nullptr;
+  int64_t reserved_ = 0;
+  int64_t huge_ = 0;  // Bytes from the start for which huge pages were asked.
+};
 
 class PageArena {
  public:
@@ -19,16 +36,18 @@ class PageArena {
   PageArena(const PageArena&) = delete;
   PageArena& operator=(const PageArena&) = delete;
 
-  // Zeroed memory at a cache line's border, valid until the arena is
-  // destroyed; null if the reservation is used up.
-  char* Allocate(int64_t bytes);
+  // The next region; an empty one if the reservation is used up. Its size is
+  // rounded up to whole huge pages, which cost nothing while unused.
+  PageRegion Cut(int64_t bytes);
+  // What Cut takes of the reservation.
+  static int64_t Rounded(int64_t bytes);
 
  private:
   char* mapping_ = nullptr;  // Null: nothing could be reserved.
   char* data_ = nullptr;     // Within the mapping, at a huge page's border.
   int64_t mapped_ = 0;
   int64_t reserved_ = 0;
-  std::atomic<int64_t> used_{0};
+  int64_t cut_ = 0;
 };
 
 }  // namespace starling

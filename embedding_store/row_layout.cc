@@ -150,7 +150,8 @@ void RowLayout::Init(uint64_t table_seed, uint64_t id, float steps, char* body) 
   if (!plain()) Pack(row, body);
 }
 
-void RowLayout::Step(float lr_scale, uint64_t key, char* body, std::span<const float> grad) const {
+void RowLayout::StepSegments(float lr_scale, uint64_t key, char* body,
+                             std::span<const float> grad) const {
   if (plain()) {
     return Apply(lr_scale, {reinterpret_cast<float*>(body), static_cast<size_t>(floats())}, grad);
   }

@@ -44,11 +44,13 @@ struct Segment {
 // The seed of all row inits of a table: a function of the spec's seed and the table's name.
 uint64_t TableSeed(const TableSpec& spec);
 
-// Copies n floats from a row, which is aligned to 4 bytes.
-inline void CopyFloats(const char* from, int n, float* to) {
+// Copies n floats from a row, which is aligned to 4 bytes. Where it is inlined
+// decides about the registers.
+[[gnu::always_inline]] inline void CopyFloats(const char* from, int n, float* to) {
+  typedef float Floats __attribute__((vector_size(32), aligned(4), may_alias));
   int i = 0;
-  for (; i + 4 <= n; i += 4) {
-    _mm_storeu_ps(to + i, _mm_loadu_ps(reinterpret_cast<const float*>(from) + i));
+  for (; i + 8 <= n; i += 8) {
+    *reinterpret_cast<Floats*>(to + i) = *reinterpret_cast<const Floats*>(from + 4 * i);
   }
   for (; i < n; ++i) to[i] = reinterpret_cast<const float*>(from)[i];
 }
@@ -88,12 +90,18 @@ class RowLayout {
   // `key` (a number of the row's own) and their new values, so a replay
   // rounds alike.
   void Init(uint64_t table_seed, uint64_t id, float steps, char* body) const;
-  void Step(float lr_scale, uint64_t key, char* body, std::span<const float> grad) const;
+  void Step(float lr_scale, uint64_t key, char* body, std::span<const float> grad) const {
+    if (segments_.size() > 1 || !plain()) return StepSegments(lr_scale, key, body, grad);
+    float* const weights = reinterpret_cast<float*>(body);
+    segments_[0].optimizer->Step(lr_scale, {weights, static_cast<size_t>(width_)},
+                                 {weights + width_, static_cast<size_t>(state_size_)}, grad);
+  }
   // Adds `delta` (width) to the weights; the state stays.
   void AddDelta(uint64_t key, char* body, std::span<const float> delta) const;
   double Norm(const char* body) const;  // Of all weights.
 
  private:
+  void StepSegments(float lr_scale, uint64_t key, char* body, std::span<const float> grad) const;
   void DecodeWeights(const char* body, float* weights) const;
   void EncodeWeights(const float* weights, uint64_t key, char* body) const;
   std::span<float> State(char* body) const {

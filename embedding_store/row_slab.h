@@ -1,5 +1,5 @@
-// RowSlab: fixed-size rows in chunks of an arena. It grows a chunk at a time
-// and a row never moves. Freed rows are reused, latest first.
+// RowSlab: fixed-size rows, one behind the other in a region that grows in
+// place. A row never moves. Freed rows are reused, latest first.
 //
 // A row is a RowHeader of 20 bytes and a body whose bytes RowLayout gives
 // their meaning.
@@ -9,13 +9,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "embedding_store/page_arena.h"
-#include "embedding_store/prefetch.h"
 #include "embedding_store/row_layout.h"
 
 namespace starling {
@@ -28,11 +25,12 @@ enum RowFlags : uint32_t {
   kRowStepped = 16,    // Took its step of the update: dense call under way.
 };
 
+// The id stands beside the weights: a reader needs no other part.
 struct __attribute__((packed, aligned(4))) RowHeader {
-  uint64_t id;
-  uint32_t event_time;  // Seconds: latest event that touched the row; 0: unknown.
-  uint32_t flags_frequency;
-  uint32_t epoch;  // Snapshot epoch of the last write.
+  uint32_t epoch = 0;       // Snapshot epoch of the last write.
+  uint32_t event_time = 0;  // Seconds: latest event that touched the row; 0: unknown.
+  uint32_t flags_frequency = 0;
+  uint64_t id = 0;
 
   static constexpr uint32_t kFlagBits = 8;
   static constexpr uint32_t kFrequencyMax = (1u << (32 - kFlagBits)) - 1;
@@ -67,23 +65,27 @@ static_assert(sizeof(RowHeader) == 20);
 
 class RowSlab {
  public:
-  // `body_bytes` is a multiple of 4; a chunk is a power of two of rows, at
-  // most `chunk_bytes` long if that holds one. The arena outlives the slab.
-  RowSlab(int body_bytes, PageArena* arena, int64_t chunk_bytes)
+  // The id of slot 0 before its first row, and of slots whose row was freed. It
+  // is also a valid id of rows.
+  static constexpr uint64_t kNoRow = ~uint64_t{0};
+
+  // `body_bytes` is a multiple of 4; it grows by about `step_bytes`, by one row
+  // at least.
+  RowSlab(int body_bytes, PageRegion region, int64_t step_bytes)
       : stride_(static_cast<int64_t>(sizeof(RowHeader)) + body_bytes),
-        shift_(std::bit_width<uint64_t>(std::max<int64_t>(chunk_bytes / stride_, 1)) - 1),
-        mask_((1u << shift_) - 1),
-        arena_(arena) {}
+        step_(std::max<int64_t>(step_bytes / stride_, 1)),
+        region_(region) {}
 
   // Slots that Allocate can give without growth.
-  int64_t free_slots() const { return capacity() - rows_; }
+  int64_t free_slots() const { return capacity_ - rows_; }
   // What Grow adds to bytes().
-  int64_t growth_bytes() const { return ((stride_ << shift_) + 63) & ~int64_t{63}; }
-  // Adds a chunk; false if the arena is used up.
+  int64_t growth_bytes() const { return step_ * stride_; }
+  // False if the region is used up. REQUIRES: there are no free slots.
   bool Grow() {
-    char* chunk = arena_->Allocate(stride_ << shift_);
-    if (chunk == nullptr) return false;
-    chunks_.push_back(chunk);
+    if (bytes() + growth_bytes() > region_.reserved()) return false;
+    region_.Filled(bytes());
+    capacity_ += step_;
+    if (next_ == 0) row(0).id = kNoRow;
     return true;
   }
 
@@ -97,41 +99,37 @@ class RowSlab {
       slot = next_++;
     }
     ++rows_;
-    row(slot) = {id, 0, kRowUsed | kRowReferenced, 0};
+    row(slot) = {.flags_frequency = kRowUsed | kRowReferenced, .id = id};
     return slot;
   }
   void Free(uint32_t slot) {
-    row(slot) = {0, 0, 0, free_};  // The list runs through the epochs of free rows.
+    row(slot) = {.epoch = free_, .id = kNoRow};  // The list runs through the epochs of free rows.
     free_ = slot;
     --rows_;
   }
-  RowHeader& row(uint32_t slot) const { return *reinterpret_cast<RowHeader*>(Address(slot)); }
-  // Brings the first `bytes` of a row into cache.
-  void Prefetch(uint32_t slot, int64_t bytes) const {
-    const char* row = Address(slot);
-    PrefetchLine(row);
-    for (int64_t at = 64; at < bytes; at += 64) PrefetchLine(row + at);
-    PrefetchLine(row + bytes - 1);
-  }
+  RowHeader& row(uint32_t slot) const { return view().row(slot); }
+  // The rows there are now; see BucketIndex::View.
+  struct View {
+    char* rows;
+    int64_t stride;
+    RowHeader& row(uint32_t slot) const {
+      return *reinterpret_cast<RowHeader*>(rows + slot * stride);
+    }
+  };
+  View view() const { return {region_.data(), stride_}; }
 
   int64_t rows() const { return rows_; }
   int64_t stride() const { return stride_; }
   uint32_t slots() const { return next_; }  // Slots ever used: row(s) is valid below it.
-  int64_t bytes() const { return static_cast<int64_t>(chunks_.size()) * growth_bytes(); }
+  int64_t bytes() const { return capacity_ * stride_; }
 
  private:
   static constexpr uint32_t kNoSlot = 0xFFFFFFFF;
 
-  int64_t capacity() const { return static_cast<int64_t>(chunks_.size()) << shift_; }
-  char* Address(uint32_t slot) const {
-    return chunks_[slot >> shift_] + static_cast<int64_t>(slot & mask_) * stride_;
-  }
-
   const int64_t stride_;
-  const int shift_;  // Of a slot, to its chunk.
-  const uint32_t mask_;
-  PageArena* const arena_;
-  std::vector<char*> chunks_;
+  const int64_t step_;  // Rows.
+  PageRegion region_;
+  int64_t capacity_ = 0;
   int64_t rows_ = 0;
   uint32_t next_ = 0;        // First slot never used.
   uint32_t free_ = kNoSlot;  // Head of the list of freed slots.

@@ -26,9 +26,11 @@ struct TableCore {
   double norm_min = 0;               // Rows of a smaller norm are evicted; 0: none is.
   int64_t budget = 0;                // For index, rows and admission: RocksDB's share is taken off.
   int64_t share = 0;                 // The part of the budget that a stripe expects to use.
+  int stripe_bits = 0;               // Of a bucket: the first ones name the stripe.
   int64_t admission_bytes = 0;       // Per stripe, at most.
   std::unique_ptr<PageArena> arena;  // Of index and rows.
-  std::unique_ptr<ColdTier> cold;    // Null: all rows stay in memory.
+  int64_t index_reserve = 0, rows_reserve = 0;  // Address space of a stripe.
+  std::unique_ptr<ColdTier> cold;               // Null: all rows stay in memory.
 
   std::atomic<int64_t> bytes{0};  // Committed by all stripes; stays within the budget.
   std::atomic<uint32_t> epoch{1};

@@ -1,23 +1,19 @@
 #include "embedding_store/table_stripe.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <type_traits>
 
 #include "base/status.h"
+#include "embedding_store/stripe_scan.h"
 
 namespace starling {
-namespace {
-
-// Ids are taken in groups, a step of the search for a whole group at a time.
-// The loops are kept short: a prefetch waits for its address to be translated,
-// and only what the processor sees at once waits together.
-constexpr size_t kGroup = 16;
-
-}  // namespace
 
 TableStripe::TableStripe(TableCore* core)
     : core_(*core),
-      index_(core->arena.get(), std::clamp<int64_t>(core->share / 64, 4 << 10, 64 << 10)),
-      rows_(core->layout.body_bytes(), core->arena.get(),
+      index_(core->arena->Cut(core->index_reserve),
+             std::clamp<int64_t>(core->share / 64, 4 << 10, 64 << 10), core->stripe_bits),
+      rows_(core->layout.body_bytes(), core->arena->Cut(core->rows_reserve),
             std::clamp<int64_t>(core->share / 16, 4 << 10, 128 << 10)),
       admission_(core->spec.options().admit(), core->seed, core->admission_bytes) {
   rows_.Grow();
@@ -25,107 +21,74 @@ TableStripe::TableStripe(TableCore* core)
 }
 
 uint32_t TableStripe::FindSlot(uint64_t id) const {
-  return index_.Find(BucketIndex::HashOf(id),
-                     [this, id](uint32_t slot) { return rows_.row(slot).id == id; });
+  return index_.view().Find(BucketIndex::HashOf(id),
+                            [this, id](uint32_t slot) { return rows_.row(slot).id == id; });
 }
 
-template <typename OnHit>
-void TableStripe::Scan(const StripePart& part, int64_t bytes, std::vector<Missed>* missed,
+template <typename Block, typename Lines, typename OnHit>
+void TableStripe::Scan(Block block, const StripePart& part, Lines used, std::vector<Missed>* missed,
                        const OnHit& on_hit) {
-  const size_t n = part.ids.size();
-  const uint64_t* const ids = part.ids.data();
-  // Of three groups: one is used, the next waits for rows, the one after for index lines.
-  BucketIndex::Probe probes[4][kGroup];
-  uint32_t guesses[2][kGroup];
-  auto prefetch = [&](uint32_t slot) { rows_.Prefetch(slot, bytes); };
-  auto begin = [&](size_t group) {
-    const size_t first = group * kGroup;
-    const size_t size = first < n ? std::min(kGroup, n - first) : 0;
-    for (size_t i = 0; i < size; ++i) probes[group % 4][i] = index_.Begin(ids[first + i]);
+  auto on_miss = [&](size_t k) { missed->push_back({part.position(k), Version(part.ids[k])}); };
+  if (part.positions.empty()) {
+    ScanRows(
+        block, index_, rows_, part.ids, used,
+        [ on_hit, first = part.first ](size_t k, RowHeader * row)
+            __attribute__((always_inline)) { on_hit(first + k, row); },
+        on_miss);
+  } else {
+    ScanRows(
+        block, index_, rows_, part.ids, used,
+        [ on_hit, positions = part.positions.data() ](size_t k, RowHeader * row)
+            __attribute__((always_inline)) { on_hit(positions[k], row); },
+        on_miss);
+  }
+}
+
+void TableStripe::ScanLookup(const TableCall& call, const StripePart& part,
+                             std::vector<Missed>* missed) {
+  const int64_t weights_end = int64_t{sizeof(RowHeader)} + core_.layout.weight_bytes();
+  if (!core_.layout.plain() || core_.cold != nullptr) {
+    return WithRowLines<offsetof(RowHeader, id)>(weights_end, [&](auto lines) {
+      Scan(ScanInBlocks(), part, lines, missed,
+           [&](uint32_t p, RowHeader* row) { Hit(call, p, row); });
+    });
+  }
+  auto scan = [&](auto width) {  // One that is known when this is compiled unrolls.
+    auto copy = [ out = call.weights.data(), width ](size_t p, RowHeader * row)
+        __attribute__((always_inline)) {
+      CopyFloats(row->body(), width, out + p * width);
+    };
+    WithRowLines<offsetof(RowHeader, id)>(
+        weights_end, [&](auto lines) { Scan(ScanOneByOne(), part, lines, missed, copy); });
   };
-  auto guess = [&](size_t group) {
-    const size_t first = group * kGroup;
-    const size_t size = first < n ? std::min(kGroup, n - first) : 0;
-    uint32_t* const slots = guesses[group % 2];
-    bool sure[kGroup];
-    for (size_t i = 0; i < size; ++i) slots[i] = index_.Guess(probes[group % 4][i], &sure[i]);
-    for (size_t i = 0; i < size; ++i) {
-      if (sure[i]) [[likely]] {
-        prefetch(slots[i]);
-      } else {
-        index_.Others(probes[group % 4][i], prefetch);
-      }
-    }
-  };
-  auto use = [&](size_t group) {
-    const size_t first = group * kGroup;
-    const size_t size = std::min(kGroup, n - first);
-    uint32_t* const slots = guesses[group % 2];
-    bool right[kGroup];
-    // Without a branch: rows that are still under way are waited for together.
-    for (size_t i = 0; i < size; ++i) {
-      right[i] = slots[i] != BucketIndex::kNone;
-      right[i] &= rows_.row(right[i] ? slots[i] : 0).id == ids[first + i];
-    }
-    for (size_t i = 0; i < size; ++i) {
-      const uint64_t id = ids[first + i];
-      if (!right[i]) [[unlikely]] {
-        slots[i] = index_.Find(probes[group % 4][i].hash,
-                               [&](uint32_t s) { return rows_.row(s).id == id; });
-        if (slots[i] == BucketIndex::kNone) {
-          missed->push_back({part.position(first + i), Version(id)});
-          continue;
-        }
-      }
-      on_hit(part.position(first + i), slots[i]);
-    }
-  };
-  const size_t groups = (n + kGroup - 1) / kGroup;
-  begin(0);
-  begin(1);
-  guess(0);
-  for (size_t group = 0; group < groups; ++group) {
-    begin(group + 2);
-    guess(group + 1);
-    use(group);
+  switch (core_.layout.width()) {
+    case 8:
+      return scan(std::integral_constant<int, 8>());
+    case 16:
+      return scan(std::integral_constant<int, 16>());
+    case 32:
+      return scan(std::integral_constant<int, 32>());
+    default:
+      return scan(core_.layout.width());
   }
 }
 
 void TableStripe::ScanCall(const TableCall& call, const StripePart& part,
                            std::vector<Missed>* missed) {
-  const int64_t weights = sizeof(RowHeader) + core_.layout.weight_bytes();
-  const int width = core_.layout.width();
+  auto scan = [&](int64_t end, const auto& on_hit) {
+    WithRowLines<0>(end, [&](auto lines) { Scan(ScanInBlocks(), part, lines, missed, on_hit); });
+  };
   switch (call.kind) {
     case TableCall::kLookup:
-      if (core_.layout.plain() && core_.cold == nullptr) {  // The commonest call, at its shortest.
-        float* const out = call.weights.data();
-        auto copy_with = [&](auto copy) {
-          Scan(part, weights, missed, [&](uint32_t p, uint32_t slot) {
-            copy(rows_.row(slot).body(), out + size_t{p} * width);
-          });
-        };
-        switch (width) {  // A known width unrolls.
-          case 8:
-            return copy_with([](const char* from, float* to) { CopyFloats(from, 8, to); });
-          case 16:
-            return copy_with([](const char* from, float* to) { CopyFloats(from, 16, to); });
-          case 32:
-            return copy_with([](const char* from, float* to) { CopyFloats(from, 32, to); });
-          default:
-            return copy_with([&](const char* from, float* to) { CopyFloats(from, width, to); });
-        }
-      }
-      return Scan(part, weights, missed, [&](uint32_t p, uint32_t slot) { Hit(call, p, slot); });
+      return ScanLookup(call, part, missed);
     case TableCall::kCreate:
-      return Scan(part, weights, missed,
-                  [&](uint32_t p, uint32_t slot) { HitCreate(call, p, slot); });
+      return scan(int64_t{sizeof(RowHeader)} + core_.layout.weight_bytes(),
+                  [&](uint32_t p, RowHeader* row) { HitCreate(call, p, row); });
     case TableCall::kGradients:
     case TableCall::kDeltas:
-      return Scan(part, rows_.stride(), missed,
-                  [&](uint32_t p, uint32_t slot) { HitStep(call, p, slot); });
+      return scan(rows_.stride(), [&](uint32_t p, RowHeader* row) { HitStep(call, p, row); });
     case TableCall::kPrefetch:
-      return Scan(part, sizeof(RowHeader), missed,
-                  [&](uint32_t, uint32_t slot) { rows_.row(slot).Set(kRowReferenced); });
+      return scan(sizeof(RowHeader), [](uint32_t, RowHeader* row) { row->Set(kRowReferenced); });
   }
 }
 
@@ -175,7 +138,7 @@ absl::Status TableStripe::Settle(const TableCall& call, std::span<const Missed> 
     const uint32_t slot = unlocked ? FindSlot(id) : BucketIndex::kNone;
     if (slot != BucketIndex::kNone) {
       hits_memory_.fetch_add(1, std::memory_order_relaxed);
-      Hit(call, p, slot);
+      Hit(call, p, &rows_.row(slot));
       ++i;
       admitted = false;
       continue;
@@ -206,52 +169,49 @@ absl::Status TableStripe::Settle(const TableCall& call, std::span<const Missed> 
   return absl::OkStatus();
 }
 
-void TableStripe::Hit(const TableCall& call, uint32_t p, uint32_t slot) {
+void TableStripe::Hit(const TableCall& call, uint32_t p, RowHeader* row) {
   switch (call.kind) {
     case TableCall::kLookup:
-      rows_.row(slot).SetShared(kRowReferenced);
-      return core_.layout.ReadWeights(rows_.row(slot).body(),
-                                      &call.weights[size_t{p} * core_.layout.width()]);
+      row->SetShared(kRowReferenced);
+      return core_.layout.ReadWeights(row->body(), &call.weights[size_t{p} * core_.layout.width()]);
     case TableCall::kCreate:
-      return HitCreate(call, p, slot);
+      return HitCreate(call, p, row);
     case TableCall::kGradients:
     case TableCall::kDeltas:
-      return HitStep(call, p, slot);
+      return HitStep(call, p, row);
     case TableCall::kPrefetch:
-      return rows_.row(slot).Set(kRowReferenced);
+      return row->Set(kRowReferenced);
   }
 }
 
-void TableStripe::HitCreate(const TableCall& call, uint32_t p, uint32_t slot) {
-  RowHeader& row = rows_.row(slot);
+inline void TableStripe::HitCreate(const TableCall& call, uint32_t p, RowHeader* row) {
   const int64_t event_time = call.event_time(p);
-  BeforeChange(slot, &row);
-  if (Expired(row.event_time, event_time)) {
+  BeforeChange(row);
+  if (Expired(row->event_time, event_time)) {
     ++stats_.expired;
-    row.event_time = 0;
-    row.set_frequency(0);
-    InitRow(&row);
+    row->event_time = 0;
+    row->set_frequency(0);
+    InitRow(row);
   }
-  row.set_frequency(uint64_t{row.frequency()} + call.count(p));
-  if (event_time > row.event_time) {
-    row.event_time = static_cast<uint32_t>(std::min<int64_t>(event_time, 0xFFFFFFFF));
+  row->set_frequency(uint64_t{row->frequency()} + call.count(p));
+  if (event_time > row->event_time) {
+    row->event_time = static_cast<uint32_t>(std::min<int64_t>(event_time, 0xFFFFFFFF));
   }
-  Changed(&row);
-  core_.layout.ReadWeights(row.body(), &call.weights[size_t{p} * core_.layout.width()]);
+  Changed(row);
+  core_.layout.ReadWeights(row->body(), &call.weights[size_t{p} * core_.layout.width()]);
 }
 
-void TableStripe::HitStep(const TableCall& call, uint32_t p, uint32_t slot) {
-  RowHeader& row = rows_.row(slot);
+inline void TableStripe::HitStep(const TableCall& call, uint32_t p, RowHeader* row) {
   const size_t width = core_.layout.width();
-  BeforeChange(slot, &row);
+  BeforeChange(row);
   const std::span<const float> grad = call.grads.subspan(p * width, width);
   if (call.kind == TableCall::kDeltas) {
-    core_.layout.AddDelta(core_.seed ^ row.id, row.body(), grad);
+    core_.layout.AddDelta(core_.seed ^ row->id, row->body(), grad);
   } else {
-    core_.layout.Step(call.lr_scale, core_.seed ^ row.id, row.body(), grad);
-    if (core_.dense) row.Set(kRowStepped);
+    core_.layout.Step(call.lr_scale, core_.seed ^ row->id, row->body(), grad);
+    if (core_.dense) row->Set(kRowStepped);
   }
-  Changed(&row);
+  Changed(row);
 }
 
 void TableStripe::FromCold(const TableCall& call, uint32_t p, const RowHeader& row) {
@@ -260,7 +220,7 @@ void TableStripe::FromCold(const TableCall& call, uint32_t p, const RowHeader& r
     core_.layout.ReadWeights(row.body(), &call.weights[size_t{p} * core_.layout.width()]);
     return;
   }
-  Hit(call, p, Promote(row));
+  Hit(call, p, &rows_.row(Promote(row)));
 }
 
 void TableStripe::Absent(const TableCall& call, uint32_t p, bool admitted) {
@@ -269,10 +229,11 @@ void TableStripe::Absent(const TableCall& call, uint32_t p, bool admitted) {
   if (admitted) {
     const uint32_t slot = NewSlot(call.ids[p]);
     admission_.HasRow(call.ids[p]);
-    InitRow(&rows_.row(slot));
+    RowHeader* const row = &rows_.row(slot);
+    InitRow(row);
     // Born in this epoch, before the change that HitCreate makes of it.
-    rows_.row(slot).epoch = core_.epoch.load(std::memory_order_relaxed);
-    return HitCreate(call, p, slot);
+    row->epoch = core_.epoch.load(std::memory_order_relaxed);
+    return HitCreate(call, p, row);
   }
   if (call.kind == TableCall::kCreate) ++stats_.refused;
   if (!call.weights.empty()) std::fill_n(&call.weights[p * width], width, 0.0f);
@@ -288,7 +249,7 @@ void TableStripe::StepOthers(float lr_scale) {
   for (uint32_t slot = 0; slot < rows_.slots(); ++slot) {
     RowHeader& row = rows_.row(slot);
     if (row.has(kRowUsed) && !row.has(kRowStepped)) {
-      BeforeChange(slot, &row);
+      BeforeChange(&row);
       core_.layout.Step(lr_scale, core_.seed ^ row.id, row.body(), zeros);
       Changed(&row);
     }

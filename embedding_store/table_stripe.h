@@ -33,6 +33,7 @@
 #include "embedding_store/cold_tier.h"
 #include "embedding_store/row_file.h"
 #include "embedding_store/row_slab.h"
+#include "embedding_store/stripe_scan.h"
 #include "embedding_store/table_core.h"
 
 namespace starling {
@@ -104,10 +105,12 @@ class TableStripe {
   // with others of its kind; every other call has it alone.
   absl::Status RunLocked(const TableCall& call, const StripePart& part, std::vector<Missed>* missed)
       ABSL_SHARED_LOCKS_REQUIRED(mu_);
-  // Finds all ids of the part: on_hit(position, slot) for those in memory, the
-  // others are appended to `missed`. The first `bytes` of a row will be used.
-  template <typename OnHit>
-  void Scan(const StripePart& part, int64_t bytes, std::vector<Missed>* missed, const OnHit& on_hit)
+  // Finds all ids of the part: on_hit(position, row) for those in memory,
+  // which uses no more than `used` of a row; the others are appended to `missed`.
+  template <typename Block, typename Lines, typename OnHit>
+  void Scan(Block block, const StripePart& part, Lines used, std::vector<Missed>* missed,
+            const OnHit& on_hit) ABSL_SHARED_LOCKS_REQUIRED(mu_);
+  void ScanLookup(const TableCall& call, const StripePart& part, std::vector<Missed>* missed)
       ABSL_SHARED_LOCKS_REQUIRED(mu_);
   void ScanCall(const TableCall& call, const StripePart& part, std::vector<Missed>* missed)
       ABSL_SHARED_LOCKS_REQUIRED(mu_);
@@ -116,22 +119,23 @@ class TableStripe {
                       size_t first) ABSL_SHARED_LOCKS_REQUIRED(mu_);
   // What a call does to a row in memory, to one that is only in the cold tier,
   // and to an id without a row. The last two may need room for one row.
-  void Hit(const TableCall& call, uint32_t p, uint32_t slot) ABSL_SHARED_LOCKS_REQUIRED(mu_);
+  void Hit(const TableCall& call, uint32_t p, RowHeader* row) ABSL_SHARED_LOCKS_REQUIRED(mu_);
   void FromCold(const TableCall& call, uint32_t p, const RowHeader& row)
       ABSL_SHARED_LOCKS_REQUIRED(mu_);
   void Absent(const TableCall& call, uint32_t p, bool admitted) ABSL_SHARED_LOCKS_REQUIRED(mu_);
-  void HitCreate(const TableCall& call, uint32_t p, uint32_t slot)
+  void HitCreate(const TableCall& call, uint32_t p, RowHeader* row)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void HitStep(const TableCall& call, uint32_t p, uint32_t slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void HitStep(const TableCall& call, uint32_t p, RowHeader* row)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Steps by a gradient of 0 the rows that the call did not name.
   void StepOthers(float lr_scale) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Called before a row's bytes change or go.
-  void BeforeChange(uint32_t slot, RowHeader* row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    if (slot >= cursor_ && row->has(kRowDirty) &&
-        row->epoch < core_.epoch.load(std::memory_order_relaxed)) {
-      core_.aside.Push(reinterpret_cast<const char*>(row), rows_.stride());
-    }
+  void BeforeChange(const RowHeader* row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (cursor_ != kNoCursor) [[unlikely]]
+      CopyAside(row);
   }
+  // To the snapshot under way, unless it has the row or does not want it.
+  void CopyAside(const RowHeader* row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Changed(RowHeader* row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     row->Set(kRowDirty | kRowReferenced);
     row->epoch = core_.epoch.load(std::memory_order_relaxed);

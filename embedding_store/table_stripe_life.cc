@@ -48,7 +48,7 @@ absl::Status TableStripe::Evict(std::span<const uint32_t> slots) {
   if (!in_cold.empty()) RETURN_IF_ERROR(core_.cold->Delete(in_cold));
   for (uint32_t slot : slots) {
     RowHeader& row = rows_.row(slot);
-    BeforeChange(slot, &row);
+    BeforeChange(&row);
     NoteGone(row.id);
     FreeSlot(slot);
   }
@@ -160,6 +160,13 @@ bool TableStripe::CopyRows(int64_t slots, std::string* out) {
   if (cursor_ < rows_.slots()) return true;
   cursor_ = kNoCursor;
   return false;
+}
+
+void TableStripe::CopyAside(const RowHeader* row) {
+  if (row->has(kRowDirty) && row->epoch < core_.epoch.load(std::memory_order_relaxed) &&
+      FindSlot(row->id) >= cursor_) {
+    core_.aside.Push(reinterpret_cast<const char*>(row), rows_.stride());
+  }
 }
 
 void TableStripe::EndSnapshot() {

@@ -135,7 +135,7 @@ void TableStripe::PickVictims(std::vector<uint32_t>* slots, std::vector<char>* b
       ++freed;
       continue;
     }
-    BeforeChange(slot, &row);
+    BeforeChange(&row);
     row.Clear(kRowDirty);
     row.Set(kRowInCold | kRowReferenced);  // The mark: the second round does not take it again.
     slots->push_back(slot);

@@ -1,0 +1,156 @@
+// ScanRows: the rows of many ids, found so that the memory is seldom idle. Index
+// lines are asked for some ids ahead of their use, and rows some ids ahead of
+// theirs. A prefetch waits until its address is translated, and the processor
+// looks only some 250 instructions ahead: what stands between two prefetches
+// costs more than its own time, so the loop is as short as it can be.
+//
+// The few ids whose row is not what their home line made expect (in a later
+// line, behind another id of the same tag, or nowhere) are set aside and
+// searched for together: waiting for each would cost more than all the others.
+//
+// Ids are unique, so that the order in which they are handled does not matter.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+
+#include "base/optimizer.h"
+#include "embedding_store/bucket_index.h"
+#include "embedding_store/prefetch.h"
+#include "embedding_store/row_slab.h"
+
+namespace starling {
+
+// Which lines of a row are asked for: those that hold its bytes at kBegin,
+// kBegin + 64, … (kSteps of them), and the one with the byte before `end`.
+template <int64_t kBegin, int64_t kSteps>
+struct RowLines {
+  int64_t end;
+};
+
+template <int64_t kBegin, int64_t kSteps>
+[[gnu::always_inline]] inline void PrefetchRow(const RowHeader* row,
+                                               RowLines<kBegin, kSteps> lines) {
+  const char* const at = reinterpret_cast<const char*>(row);
+#pragma GCC unroll 8
+  for (int64_t step = 0; step < kSteps; ++step) PrefetchLine(at + kBegin + 64 * step);
+  PrefetchLine(at + lines.end - 1);
+}
+
+// Calls fn with the lines of a row's bytes [kBegin, end). Of a long row the
+// first ones and the last: the processor itself asks for what lies between.
+template <int64_t kBegin, typename Fn>
+void WithRowLines(int64_t end, const Fn& fn) {
+  switch ((end - kBegin + 62) / 64) {
+    case 1:
+      return fn(RowLines<kBegin, 1>{end});
+    case 2:
+      return fn(RowLines<kBegin, 2>{end});
+    case 3:
+      return fn(RowLines<kBegin, 3>{end});
+    default:
+      return fn(RowLines<kBegin, 4>{end});
+  }
+}
+
+inline constexpr size_t kScanIdsMax = 512;
+
+// How many rows are asked for in a row before as many are used: one, if their
+// use takes few instructions.
+template <size_t kRows>
+struct ScanBlock {};
+using ScanOneByOne = ScanBlock<1>;
+using ScanInBlocks = ScanBlock<16>;
+
+// For at most kScanIdsMax ids. It returns how many it set aside in `late`.
+template <size_t kBlock, typename Lines, typename OnHit>
+[[gnu::always_inline]] inline size_t ScanGuesses(ScanBlock<kBlock>, const BucketIndex::View index,
+                                                 const RowSlab::View rows, const uint64_t* ids,
+                                                 size_t n, Lines used, const OnHit on_hit,
+                                                 uint16_t* late) {
+  constexpr size_t kRowAhead = kBlock == 1 ? 24 : kBlock, kLineAhead = kRowAhead + 24;
+  const BucketIndex::Line* lines[kScanIdsMax + kLineAhead];
+  uint8_t tags[kScanIdsMax];
+  RowHeader* guesses[kScanIdsMax];
+  for (size_t k = 0; k < n; ++k) {
+    const uint64_t hash = BucketIndex::HashOf(ids[k]);
+    lines[k] = index.HomeLine(hash);
+    tags[k] = BucketIndex::View::Tag(hash);
+  }
+  // The last line again and again: that costs less than to ask for the end.
+  std::fill_n(lines + n, kLineAhead, lines[n - 1]);
+  size_t lates = 0;
+  auto guess = [&](size_t k) __attribute__((always_inline)) {
+    guesses[k] = &rows.row(BucketIndex::View::Guess(lines[k], tags[k]));
+    PrefetchRow(guesses[k], used);
+  };
+  auto use = [&](size_t k) __attribute__((always_inline)) {
+    // A guess may be a slot without a row; the id of such a one is looked for later.
+    if (guesses[k]->id == ids[k] && ids[k] != RowSlab::kNoRow) [[likely]] {
+      on_hit(k, guesses[k]);
+    } else {
+      late[lates++] = static_cast<uint16_t>(k);
+    }
+  };
+  for (size_t k = 0; k < kLineAhead; ++k) PrefetchLine(lines[k]);
+  for (size_t k = 0; k < std::min(n, kRowAhead); ++k) guess(k);
+  size_t k = 0;
+  for (; k + kRowAhead + kBlock <= n; k += kBlock) {
+    for (size_t b = k; b < k + kBlock; ++b) {
+      PrefetchLine(lines[b + kLineAhead]);
+      guess(b + kRowAhead);
+    }
+    for (size_t b = k; b < k + kBlock; ++b) use(b);
+  }
+  for (size_t b = k + kRowAhead; b < n; ++b) guess(b);
+  for (; k < n; ++k) use(k);
+  return lates;
+}
+
+// The same code with other registers.
+template <typename... Args>
+[[gnu::target("avx2,bmi,bmi2"), gnu::noinline]] size_t ScanGuessesAvx2(Args... args) {
+  return ScanGuesses(args...);
+}
+template <typename... Args>
+[[gnu::noinline]] size_t ScanGuessesBase(Args... args) {
+  return ScanGuesses(args...);
+}
+
+// Calls on_hit(k, row) for every ids[k] that has a row in memory, and
+// on_miss(k) for the others. `used` is what on_hit reads or writes of a row.
+template <typename Block, typename Lines, typename OnHit, typename OnMiss>
+void ScanRows(Block block, const BucketIndex& index_now, const RowSlab& rows_now,
+              std::span<const uint64_t> all, Lines used, const OnHit& on_hit,
+              const OnMiss& on_miss) {
+  const BucketIndex::View index = index_now.view();
+  const RowSlab::View rows = rows_now.view();
+  static const bool avx2 = BestInstructionSet() == InstructionSet::kAvx2;
+  uint16_t late[kScanIdsMax];
+  for (size_t first = 0; first < all.size(); first += kScanIdsMax) {
+    const uint64_t* const ids = all.data() + first;
+    const size_t n = std::min(kScanIdsMax, all.size() - first);
+    auto hit = [ on_hit, first ](size_t k, RowHeader * row) __attribute__((always_inline)) {
+      on_hit(first + k, row);
+    };
+    const size_t lates = avx2 ? ScanGuessesAvx2(block, index, rows, ids, n, used, hit, late)
+                              : ScanGuessesBase(block, index, rows, ids, n, used, hit, late);
+    auto hash = [&](size_t l) { return BucketIndex::HashOf(ids[late[l]]); };
+    for (size_t l = 0; l < lates; ++l) index.Later(hash(l));
+    for (size_t l = 0; l < lates; ++l) {
+      index.Others(hash(l), [&](uint32_t slot) { PrefetchRow(&rows.row(slot), used); });
+    }
+    for (size_t l = 0; l < lates; ++l) {
+      const uint64_t id = ids[late[l]];
+      const uint32_t slot = index.Find(hash(l), [&](uint32_t s) { return rows.row(s).id == id; });
+      if (slot == BucketIndex::kNone) {
+        on_miss(first + late[l]);
+      } else {
+        hit(late[l], &rows.row(slot));
+      }
+    }
+  }
+}
+
+}  // namespace starling
