@@ -33,6 +33,8 @@ constexpr int64_t kShareMin = 16 << 10;       // Bytes of a stripe.
 constexpr int64_t kShareWanted = 256 << 10;   // With less, fewer stripes are better.
 constexpr int64_t kColdBytesMax = 256 << 20;  // RocksDB's part of the budget.
 constexpr int64_t kAdmissionBytesMax = 64 << 20;
+constexpr int64_t kAsideBytesMin = 1 << 20;
+constexpr int64_t kAsideBytesMax = 1 << 30;
 constexpr size_t kParallelIds = 4096;  // Smaller batches are not worth waking threads.
 constexpr size_t kFetchIds = 256;      // Cold rows that one thread reads at least.
 constexpr size_t kSweepColdIds = 256;  // Cold rows looked at in one turn of the keeper.
@@ -125,7 +127,7 @@ class EmbeddingTableImpl : public EmbeddingTable {
     instant.epoch = ++core_->epoch;
     instant.steps = stripes_[0]->steps();
     row_file::Put<uint32_t>(&instant.admission, static_cast<uint32_t>(stripes_.size()));
-    core_->aside.Start();
+    core_->aside.Start(core_->aside_bytes);
     for (const auto& stripe : stripes_) {
       stripe->BeginSnapshot(options.since, &instant.admission, &instant.tombstones);
     }
@@ -420,17 +422,22 @@ absl::StatusOr<std::unique_ptr<EmbeddingTable>> EmbeddingTable::Open(const Table
   }
   const int64_t cold_bytes =
       tiered ? std::clamp(options.memory() / 8, ColdTier::kMemoryMin, kColdBytesMax) : 0;
-  core->budget = options.memory() - cold_bytes;
+  // Rows on their way to a snapshot, and tombstones: three in 64 parts, which a
+  // table of less than 64 MiB may exceed by some.
+  const int64_t own_bytes = options.memory() - cold_bytes;
+  core->aside_bytes = std::clamp(own_bytes / 32, kAsideBytesMin, kAsideBytesMax);
+  core->budget = own_bytes - own_bytes / 32 - own_bytes / 64;
   const int64_t row_bytes = int64_t{sizeof(RowHeader)} + core->layout.body_bytes();
   const int64_t share_min = std::max(kShareMin, 8 * row_bytes);
   if (core->budget < share_min) {
     return absl::InvalidArgumentError(absl::StrCat(where, ": memory is ", options.memory(),
                                                    " bytes; raise it to at least ",
-                                                   share_min + cold_bytes));
+                                                   share_min * 64 / 61 + 2 + cold_bytes));
   }
   const auto stripes = static_cast<int>(std::bit_floor<uint64_t>(
       std::clamp<int64_t>(core->budget / std::max(kShareWanted, 2 * share_min), 1, kStripesMax)));
   core->share = core->budget / stripes;
+  core->tombstones_max = std::clamp<int64_t>(own_bytes / 64 / 16, 1 << 16, 1 << 22) / stripes;
   core->stripe_bits = std::countr_zero(static_cast<unsigned>(stripes));
   // Address space costs nothing: enough for a stripe of several times its share.
   core->rows_reserve = std::min(core->budget, kStripeSkew * core->share);

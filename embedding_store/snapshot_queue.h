@@ -13,20 +13,22 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 
 namespace starling {
 
 class SnapshotQueue {
  public:
-  static constexpr int64_t kBytesMax = 64 << 20;
   // Rows are taken a block at a time, so that a writer that waits goes on as
   // soon as a block was taken and not when the whole queue was written.
   static constexpr int64_t kBlockBytes = 256 << 10;
 
-  // From here on rows are taken, until Stop.
-  void Start() {
+  // From here on rows are taken, until Stop; writers wait while there are as
+  // many bytes as `bytes_max`.
+  void Start(int64_t bytes_max) {
     absl::MutexLock lock(&mu_);
+    bytes_max_.store(bytes_max, std::memory_order_relaxed);
     active_ = true;
   }
   void Stop() {
@@ -36,14 +38,15 @@ class SnapshotQueue {
     size_.store(0, std::memory_order_relaxed);
     active_ = false;
   }
-  // `row` is a row's bytes as they stand in the slab.
-  void Push(const char* row, int64_t bytes) {
+  // `rows` are whole rows as they stand in the slab; about a block at most.
+  void Push(absl::string_view rows) {
+    const auto bytes = static_cast<int64_t>(rows.size());
     absl::MutexLock lock(&mu_);
     if (!active_) return;
     if (blocks_.empty() || static_cast<int64_t>(blocks_.back().size()) + bytes > kBlockBytes) {
       AddBlock();
     }
-    blocks_.back().append(row, bytes);
+    blocks_.back().append(rows.data(), rows.size());
     copied_.fetch_add(bytes, std::memory_order_relaxed);
     size_.fetch_add(bytes, std::memory_order_relaxed);
   }
@@ -54,7 +57,7 @@ class SnapshotQueue {
     absl::MutexLock lock(&mu_);
     if (blocks_.empty()) return false;
     std::swap(blocks_.front(), *out);
-    if (static_cast<int64_t>(spare_.size()) * kBlockBytes < kBytesMax) {
+    if (static_cast<int64_t>(spare_.size()) * kBlockBytes < bytes_max_) {
       spare_.push_back(std::move(blocks_.front()));
     }
     blocks_.pop_front();
@@ -63,15 +66,16 @@ class SnapshotQueue {
   }
   // REQUIRES: the caller holds no lock of the table.
   void WaitForRoom() {
-    if (size_.load(std::memory_order_relaxed) < kBytesMax) return;
+    if (HasRoom()) return;
     absl::MutexLock lock(&mu_);
-    mu_.Await(absl::Condition(
-        +[](SnapshotQueue* q) { return q->size_.load(std::memory_order_relaxed) < kBytesMax; },
-        this));
+    mu_.Await(absl::Condition(this, &SnapshotQueue::HasRoom));
   }
   int64_t copied_bytes() const { return copied_.load(std::memory_order_relaxed); }
 
  private:
+  bool HasRoom() const {
+    return size_.load(std::memory_order_relaxed) < bytes_max_.load(std::memory_order_relaxed);
+  }
   void AddBlock() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     blocks_.emplace_back();
     if (spare_.empty()) return blocks_.back().reserve(kBlockBytes);
@@ -83,6 +87,7 @@ class SnapshotQueue {
   std::deque<std::string> blocks_ ABSL_GUARDED_BY(mu_);  // The oldest first.
   std::vector<std::string> spare_ ABSL_GUARDED_BY(mu_);  // Empty, their memory kept.
   bool active_ ABSL_GUARDED_BY(mu_) = false;
+  std::atomic<int64_t> bytes_max_{1};
   std::atomic<int64_t> size_{0};
   std::atomic<int64_t> copied_{0};  // Since the table was opened.
 };

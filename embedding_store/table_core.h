@@ -20,15 +20,17 @@ struct TableCore {
   TableSpec spec;
   RowLayout layout;
   uint64_t seed = 0;
-  bool dense = false;                // update: dense.
-  double ttl = 0;                    // Seconds; 0: rows never expire.
-  int64_t rows_max = 0;              // 0: no cap.
-  double norm_min = 0;               // Rows of a smaller norm are evicted; 0: none is.
-  int64_t budget = 0;                // For index, rows and admission: RocksDB's share is taken off.
-  int64_t share = 0;                 // The part of the budget that a stripe expects to use.
-  int stripe_bits = 0;               // Of a bucket: the first ones name the stripe.
-  int64_t admission_bytes = 0;       // Per stripe, at most.
-  std::unique_ptr<PageArena> arena;  // Of index and rows.
+  bool dense = false;    // update: dense.
+  double ttl = 0;        // Seconds; 0: rows never expire.
+  int64_t rows_max = 0;  // 0: no cap.
+  double norm_min = 0;   // Rows of a smaller norm are evicted; 0: none is.
+  int64_t budget = 0;    // For index, rows and admission: what else the table needs is taken off.
+  int64_t share = 0;     // The part of the budget that a stripe expects to use.
+  int stripe_bits = 0;   // Of a bucket: the first ones name the stripe.
+  int64_t aside_bytes = 0;                      // Of rows copied aside for a snapshot, about.
+  size_t tombstones_max = 0;                    // Per stripe.
+  int64_t admission_bytes = 0;                  // Per stripe, at most.
+  std::unique_ptr<PageArena> arena;             // Of index and rows.
   int64_t index_reserve = 0, rows_reserve = 0;  // Address space of a stripe.
   std::unique_ptr<ColdTier> cold;               // Null: all rows stay in memory.
 

@@ -136,6 +136,8 @@ class TableStripe {
   }
   // To the snapshot under way, unless it has the row or does not want it.
   void CopyAside(const RowHeader* row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Hands over what was copied aside. Called before the lock is given up.
+  void PushAside() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Changed(RowHeader* row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     row->Set(kRowDirty | kRowReferenced);
     row->epoch = core_.epoch.load(std::memory_order_relaxed);
@@ -185,6 +187,7 @@ class TableStripe {
   uint64_t steps_ ABSL_GUARDED_BY(mu_) = 0;     // kGradients calls, with update: dense.
   // Slots from here on have not been copied by the snapshot under way.
   uint32_t cursor_ ABSL_GUARDED_BY(mu_) = kNoCursor;
+  std::string aside_ ABSL_GUARDED_BY(mu_);  // Empty whenever nobody has the lock.
   // Rows are being written without the lock. Meanwhile no row leaves memory.
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
   // Count the demotions of ids, by hash: see Missed.

@@ -8,12 +8,6 @@
 #include "embedding_store/table_stripe.h"
 
 namespace starling {
-namespace {
-
-// Tombstones kept for an incremental snapshot; more, and it must be a full one.
-constexpr size_t kTombstonesMax = 1 << 16;
-
-}  // namespace
 
 // ---- Eviction ----
 
@@ -52,6 +46,7 @@ absl::Status TableStripe::Evict(std::span<const uint32_t> slots) {
     NoteGone(row.id);
     FreeSlot(slot);
   }
+  PushAside();
   return absl::OkStatus();
 }
 
@@ -68,8 +63,8 @@ absl::Status TableStripe::EvictCold(std::span<const uint64_t> ids) {
 
 void TableStripe::NoteGone(uint64_t id) {
   const uint32_t epoch = core_.epoch.load(std::memory_order_relaxed);
-  if (epoch <= 1) return;  // No snapshot yet that could hold the row.
-  if (tombstones_.size() >= kTombstonesMax) {
+  if (epoch <= 1) return;                            // No snapshot yet that could hold the row.
+  if (tombstones_.size() >= core_.tombstones_max) {  // The next snapshot must be a full one.
     tombstones_.clear();
     tombstones_from_ = epoch + 1;
   }
@@ -165,8 +160,15 @@ bool TableStripe::CopyRows(int64_t slots, std::string* out) {
 void TableStripe::CopyAside(const RowHeader* row) {
   if (row->has(kRowDirty) && row->epoch < core_.epoch.load(std::memory_order_relaxed) &&
       FindSlot(row->id) >= cursor_) {
-    core_.aside.Push(reinterpret_cast<const char*>(row), rows_.stride());
+    aside_.append(reinterpret_cast<const char*>(row), rows_.stride());
+    if (static_cast<int64_t>(aside_.size()) >= SnapshotQueue::kBlockBytes) PushAside();
   }
+}
+
+void TableStripe::PushAside() {
+  if (aside_.empty()) return;
+  core_.aside.Push(aside_);
+  aside_.clear();
 }
 
 void TableStripe::EndSnapshot() {

@@ -164,7 +164,8 @@ absl::Status BenchStoreLookup(const StoreBench& bench, EmbeddingTable* table) {
                               {}},
                              LineGather(bare, places)};
     RETURN_IF_ERROR(Measure(bench, &ways));
-    const double ours = 1 + LinesOf(0, kWeightsEnd), row = LinesOf(kHeader, kWeightsEnd);
+    // The table also reads the id, before the weights.
+    const double ours = 1 + LinesOf(kHeader - 8, kWeightsEnd), row = LinesOf(kHeader, kWeightsEnd);
     const std::string what = CaseText(bench, draw, "adagrad");
     ReportRates("store.lookup", what, ways[0], ways[1], row / ours);
     ReportRates("store.lookup", what, ways[0], ways[2], (1 + row) / ours);
