@@ -73,7 +73,7 @@ constexpr GemmKernels kGemm = {"cuda", Multiply, cuda::Pack, RowDots};
 
 class CudaDevice : public Device {
  public:
-  CudaDevice() : Device(cuda::kKernels, kGemm) {}
+  CudaDevice() : Device(cuda::kKernels, cuda::kFieldKernels, kGemm) {}
   Real* Allocate(int64_t floats) const override {
     void* memory = nullptr;
     if (cudaMalloc(&memory, floats * sizeof(Real)) != cudaSuccess) throw std::bad_alloc();

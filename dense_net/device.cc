@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <new>
 
+#include "dense_net/dispatch.h"
+
 namespace starling {
 
 GemmB Device::PackGemmB(int k, int n, const Real* b, int64_t row_stride, int64_t col_stride,
@@ -32,7 +34,7 @@ constexpr std::align_val_t kCacheLine{64};
 
 class Cpu : public Device {
  public:
-  Cpu() : Device(Kernel(), GemmKernel()) {}
+  Cpu() : Device(Kernel(), FieldKernel(), GemmKernel()) {}
   Real* Allocate(int64_t floats) const override { return new (kCacheLine) Real[floats]; }
   void Free(Real* memory) const override { ::operator delete[](memory, kCacheLine); }
   void Upload(int64_t floats, const Real* host, Real* device) const override {

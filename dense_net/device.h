@@ -12,24 +12,33 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "dense_net/field_kernels.h"
 #include "dense_net/kernels.h"
 
 namespace starling {
 
 class Device {
  public:
-  Device(const Kernels& kernels, const GemmKernels& gemm) : kernels_(kernels), gemm_(gemm) {}
+  Device(const Kernels& kernels, const FieldKernels& fields, const GemmKernels& gemm)
+      : kernels_(kernels), fields_(fields), gemm_(gemm) {}
   virtual ~Device() = default;
 
   const Kernels& kernels() const { return kernels_; }
+  const FieldKernels& fields() const { return fields_; }
   const char* name() const { return gemm_.name; }
 
-  // See gemm.h, which has what these promise.
+  // gemm.h has what these promise. No allocation.
+  //
+  // Packs B (k, n) with any strides into `out` (PackedGemmFloats).
   GemmB PackGemmB(int k, int n, const Real* b, int64_t row_stride, int64_t col_stride,
                   Real* out) const;
+  // A view of row-major `b`; only the last, partial panel is copied, to `last` (k, kGemmPanel).
   GemmB ViewGemmB(int k, int n, const Real* b, Real* last) const;
+  // C (m, n), row-major and dense, from A and B. `bias` (n) is read for kBias only.
   void Gemm(int m, int n, int k, const GemmA& a, const GemmB& b, GemmStart start, const Real* bias,
             Real* c) const;
+  // y[i] = start + row i of x (m, k) times w (k): the product for one column. Its
+  // order of summation is its own, and as independent of the other rows.
   void RowDots(int m, int k, const Real* x, const Real* w, Real start, Real* y) const;
 
   // Memory that this device's kernels may touch, on a cache line's border, with
@@ -45,6 +54,7 @@ class Device {
 
  private:
   const Kernels& kernels_;
+  const FieldKernels& fields_;
   const GemmKernels& gemm_;
 };
 

@@ -1,6 +1,5 @@
 // Chooses the instruction set, once.
-#include "dense_net/field_kernels.h"
-#include "dense_net/kernels.h"
+#include "dense_net/dispatch.h"
 
 namespace starling {
 

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -62,6 +63,12 @@ SegmentNeeds NeedsOf(const ModelOptions& model);
 // The model multiplies embeddings with each other: it needs an id feature, and one dim for all.
 bool MultipliesEmbeddings(const ModelOptions& model);
 std::string ModelNames();  // "lr, fm, …", for messages.
+// An option that no model can be built from.
+struct BadModelOption {
+  std::string key;  // Inside the model's options, as "tower.hidden[1]"; empty: the model itself.
+  std::string message;  // "hidden[1] must be in 1..65536"
+};
+std::optional<BadModelOption> FindBadOption(const ModelOptions& model);
 
 class Workspace {
  public:

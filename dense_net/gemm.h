@@ -1,12 +1,10 @@
-// Matrix products, by the best instruction set of the machine.
+// Matrix products, as a device gives them (device.h).
 //
 // The promise everything rests on: an element of the result is one chain of
 // multiply-adds in the order of k, started from the bias, from what C held or
 // from zero. Blocking stores and reloads the chain and never splits it. So an
 // element's bits depend on its row of A, its column of B and the instruction
 // set, and on neither the number of rows, its place among them, nor packing.
-//
-// Pure functions over memory of the caller: thread safe, no allocation.
 #pragma once
 
 #include <cstdint>
@@ -41,19 +39,5 @@ inline GemmB PackedGemmB(int k, int n, const Real* data) {
   const int64_t panel = static_cast<int64_t>(k) * kGemmPanel;
   return {data, panel, kGemmPanel, data + n / kGemmPanel * panel};
 }
-GemmB PackGemmB(int k, int n, const Real* b, int64_t row_stride, int64_t col_stride, Real* out);
-// A view of row-major `b`; only the last, partial panel is copied, to `last` (k, kGemmPanel).
-GemmB ViewGemmB(int k, int n, const Real* b, Real* last);
-
-// C (m, n), row-major and dense, from A and B. `bias` (n) is read for kBias only.
-void Gemm(int m, int n, int k, const GemmA& a, const GemmB& b, GemmStart start, const Real* bias,
-          Real* c);
-
-// y[i] = start + row i of x (m, k) times w (k): the product for one column. Its
-// order of summation is its own, and as independent of the other rows.
-void RowDots(int m, int k, const Real* x, const Real* w, Real start, Real* y);
-
-// "avx2" or "base".
-const char* GemmInstructionSet();
 
 }  // namespace starling

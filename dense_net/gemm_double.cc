@@ -1,7 +1,6 @@
 // The kernels of the double build: the shared loops, and products written out
 // as gemm.h states them.
-#include "dense_net/field_kernels.h"
-#include "dense_net/kernels.h"
+#include "dense_net/dispatch.h"
 
 namespace starling {
 

@@ -6,7 +6,8 @@
 #include <vector>
 
 #include "base/random.h"
-#include "dense_net/kernels.h"
+#include "dense_net/device.h"
+#include "dense_net/dispatch.h"
 
 namespace starling {
 
@@ -42,7 +43,7 @@ const Product kProducts[] = {{1, 1, 1},    {1, 16, 3},   {2, 15, 8},   {5, 17, 3
 
 std::vector<const GemmKernels*> AllKernels() {
   std::vector<const GemmKernels*> all = {&base::kGemm};
-  if (std::string(GemmInstructionSet()) == "avx2") all.push_back(&avx2::kGemm);
+  if (std::string(CpuDevice().name()) == "avx2") all.push_back(&avx2::kGemm);
   return all;
 }
 
@@ -81,7 +82,7 @@ TEST(Gemm, TransposedPackingEqualsPackingTheTranspose) {
   Packed(GemmKernel(), p, &memory);
   for (int i = 0; i < p.k; ++i)
     for (int j = 0; j < p.n; ++j) bt[j * p.k + i] = p.b[i * p.n + j];
-  PackGemmB(p.k, p.n, bt.data(), 1, p.k, from_transposed.data());
+  CpuDevice().PackGemmB(p.k, p.n, bt.data(), 1, p.k, from_transposed.data());
   EXPECT_EQ(memory, from_transposed);
 }
 
@@ -90,11 +91,13 @@ TEST(Gemm, ElementHasTheSameBitsInEveryProduct) {
   for (const Product& p : kProducts) {
     std::vector<float> memory, whole(p.m * p.n);
     const GemmB b = Packed(GemmKernel(), p, &memory);
-    Gemm(p.m, p.n, p.k, {p.a.data(), p.k, 1}, b, GemmStart::kBias, p.bias.data(), whole.data());
+    CpuDevice().Gemm(p.m, p.n, p.k, {p.a.data(), p.k, 1}, b, GemmStart::kBias, p.bias.data(),
+                     whole.data());
     std::vector<float> last(p.k * kGemmPanel), row(p.n);
-    const GemmB view = ViewGemmB(p.k, p.n, p.b.data(), last.data());
+    const GemmB view = CpuDevice().ViewGemmB(p.k, p.n, p.b.data(), last.data());
     for (int i = 0; i < p.m; ++i) {
-      Gemm(1, p.n, p.k, {&p.a[i * p.k], p.k, 1}, view, GemmStart::kBias, p.bias.data(), row.data());
+      CpuDevice().Gemm(1, p.n, p.k, {&p.a[i * p.k], p.k, 1}, view, GemmStart::kBias, p.bias.data(),
+                       row.data());
       for (int j = 0; j < p.n; ++j) EXPECT_EQ(row[j], whole[i * p.n + j]) << p.m << " " << p.n;
     }
   }

@@ -103,6 +103,11 @@ INSTANTIATE_TEST_SUITE_P(
         "heads: 2 gate1: 'f00' gate2: 'f10' gate2: 'f11' gate_hidden: 3 }",
         "finalmlp { mlp1 { hidden: 17 activation: TANH } mlp2 { hidden: 18 activation: TANH } }",
         "dnn { hidden: 7 hidden: 5 activation: PRELU layer_norm: true }",
+        "dnn { hidden: 4 hidden: 6 activation: TANH residual {} }",
+        "dnn { hidden: 4 activation: TANH batch_norm: true residual { kind: WIDE blocks: 2 } }",
+        "dnn { hidden: 6 activation: TANH layer_norm: true residual { kind: GROUPED groups: 2 } }",
+        "dcnv2 { cross_layers: 2 rank: 3 experts: 2 }",
+        "dcnv2 { cross_layers: 1 rank: 17 experts: 3 hidden: 4 activation: TANH }",
         "dnn { hidden: 7 activation: GELU }", "dnn { hidden: 7 activation: LEAKY_RELU }",
         "dnn { hidden: 5 hidden: 4 activation: DICE }",
         "din { attention { sequence: 's0' sequence: 's1' target: 'f00' target: 'f10' } "
@@ -138,7 +143,7 @@ INSTANTIATE_TEST_SUITE_P(
         "blocks { name: 'i' from: 'item' linear { width: 4 } } "
         "blocks { name: 'ui' from: 'u' from: 'i' multiply {} } "
         "blocks { name: 'n' from: 'ui' from: 'raw' layer_norm {} } "
-        "blocks { name: 'x' from: 'n' cross { layers: 1 } } "
+        "blocks { name: 'x' from: 'n' cross { layers: 1 rank: 2 experts: 2 } } "
         "blocks { name: 'top' from: 'x' linear {} } "
         "blocks { name: 'pairs' from: 'user' fm {} } "
         "blocks { name: 'all' from: 'embedding' dots {} } "

@@ -33,6 +33,7 @@ void Renumber(std::span<const int> new_id, Graph* graph) {
     if (*id >= 0) *id = new_id[*id];
   }
   for (SequenceAxis& axis : graph->sequences) axis.input = new_id[axis.input];
+  for (Graph::Vector& vector : graph->vectors) vector.op = new_id[vector.op];
 }
 
 Value GraphBuilder::Append(std::unique_ptr<Op> op) {

@@ -78,8 +78,10 @@ struct OpTile {
   Real* param_grads = nullptr;  // The lane's sums, (param_floats).
   Real* state = nullptr;        // The op's memory of this step, StateFloats.
   Real* scratch = nullptr;      // The thread's, ScratchFloats.
+  Real* kept = nullptr;         // (rows, kept_width): as long-lived as the output.
   const Device& device() const { return *step->device; }
   const Kernels& kernels() const { return step->device->kernels(); }
+  const FieldKernels& fields() const { return step->device->fields(); }
 
   // Where the positions of row i of the tile begin in its matrices; i <= batch_rows.
   int64_t PositionsBefore(int sequence, int i) const {
@@ -97,6 +99,7 @@ enum class Fusing {
   kTail,      // In place. Backward reads of the output no more than where it is positive,
               // and forward leaves that as it is, or zero.
   kLastTail,  // In place, but backward reads the output.
+  kCombine,   // Reads a head as input 1 beside other values, row by row; backward reads it again.
 };
 
 class Op {
@@ -119,6 +122,8 @@ class Op {
   virtual double ForwardFlops() const { return 0; }
   virtual double BackwardFlops(bool /*input_grad*/) const { return 0; }
 
+  // Floats a row beside the output that backward reads again.
+  virtual int kept_width() const { return 0; }
   // The output may take the place of input 0, which nothing else then reads.
   virtual bool in_place() const { return false; }
   // The output depends on parameters or table rows, so its gradient is wanted.
@@ -183,6 +188,12 @@ struct Graph {
   // The two ops that read table rows; -1 if the model has none.
   int embedding = -1, linear = -1;
   std::vector<SequenceAxis> sequences;
+  // Values beside the scores that the ONNX form gives too.
+  struct Vector {
+    std::string name;
+    int op = -1;
+  };
+  std::vector<Vector> vectors;
 };
 
 // After a pass has moved ops: what was op i is op new_id[i], everywhere in the graph.

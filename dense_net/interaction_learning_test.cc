@@ -84,6 +84,13 @@ double LossOf(World world) {
   return lowest;
 }
 
+TEST(InteractionLearning, LrCountsVotes) {
+  EXPECT_LT(
+      LossOf(BinaryWorld("lr {}", 3, 1,
+                         [](const std::vector<int>& ids) { return ids[0] + ids[1] + ids[2] > 0; })),
+      0.05);
+}
+
 // Positive where votes are split: every pair of fields should differ, which one
 // number an id cannot say of three fields unless pairs have weights.
 double SplitVotes(const char* model) {
@@ -105,10 +112,14 @@ double ThreeWay(const char* model) {
       model, 4, 4, [](const std::vector<int>& ids) { return ids[0] * ids[1] * ids[2] > 0; }));
 }
 
+// What PNN and DLRM put below their MLP, without it.
+constexpr char kProductsAlone[] =
+    "custom { blocks { name: 'products' from: 'embedding' dots {} } "
+    "blocks { name: 'top' from: 'embedding' from: 'products' linear {} } outputs: 'top' }";
+
 TEST(InteractionLearning, ProductsOfPairsDoNotSeeACrossOfThree) {
-  for (const char* model :
-       {"lr {}", "fm {}", "fwfm {}", "dcn { cross_layers: 1 }", "dcnv2 { cross_layers: 1 }",
-        "xdeepfm { cin: 6 }", "pnn {}", "dlrm {}"}) {
+  for (const char* model : {"lr {}", "fm {}", "fwfm {}", "dcn { cross_layers: 1 }",
+                            "dcnv2 { cross_layers: 1 }", "xdeepfm { cin: 6 }", kProductsAlone}) {
     EXPECT_GT(ThreeWay(model), 0.5) << model;
   }
 }
@@ -119,7 +130,8 @@ TEST_P(ThreeWayTest, SeesACrossOfThree) { EXPECT_LT(ThreeWay(GetParam()), 0.05);
 
 INSTANTIATE_TEST_SUITE_P(
     Models, ThreeWayTest,
-    testing::Values("nfm { hidden: 16 }", "dcn { cross_layers: 2 }", "dcnv2 { cross_layers: 2 }",
+    testing::Values("wide_deep { hidden: 16 }", "deepfm { hidden: 16 }", "nfm { hidden: 16 }",
+                    "dcn { cross_layers: 2 }", "dcnv2 { cross_layers: 2 }",
                     "xdeepfm { cin: 6 cin: 6 }", "pnn { hidden: 16 }",
                     "pnn { hidden: 16 product: OUTER }", "pnn { hidden: 16 product: BILINEAR }",
                     "dlrm { hidden: 16 }",
@@ -128,6 +140,9 @@ INSTANTIATE_TEST_SUITE_P(
                     "finalmlp { mlp1 { hidden: 16 } mlp2 { hidden: 8 } heads: 2 gate1: 'f0' "
                     "gate2: 'f1' gate_hidden: 8 }",
                     "dnn { hidden: 16 activation: PRELU layer_norm: true }",
+                    "dcnv2 { cross_layers: 2 rank: 4 experts: 2 }",
+                    "dnn { hidden: 16 residual {} }", "dnn { hidden: 8 residual { kind: WIDE } }",
+                    "dnn { hidden: 16 residual { kind: GROUPED } }",
                     "dnn { hidden: 16 activation: GELU }",
                     "dnn { hidden: 16 activation: LEAKY_RELU }"));
 

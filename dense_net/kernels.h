@@ -1,6 +1,6 @@
 // The inner loops as tables of functions, one a device and instruction set: any
-// x86-64, AVX2 + FMA (*_kernel.cc), a GPU (cuda_kernels.cu). Kernel() gives the
-// table that suits this machine. Matrices are row-major and dense. Each function computes a row
+// x86-64, AVX2 + FMA (*_kernel.cc), a GPU (cuda_kernels.cu). An op takes those of
+// its device (device.h). Matrices are row-major and dense. Each function computes a row
 // (or a column, where it sums down) in an order that is fixed by its width.
 //
 // `add` says whether a gradient is added to what `out` holds or overwrites it.
@@ -87,6 +87,9 @@ struct Kernels {
   void (*fm)(int m, int slots, int dim, const Real* x, Real* scratch, Real* y);
   void (*fm_backward)(int m, int slots, int dim, const Real* x, const Real* g, Real* scratch,
                       Real* out, bool add);
+  // The gradients of y = x0 * u + x, given g, which becomes u's; dx0 may be dx.
+  void (*combine_backward)(int64_t n, const Real* x0, const Real* u, Real* g, Real* dx0,
+                           bool add_x0, Real* dx, bool add_x);
   // y = a * b + c, and out = a * b.
   void (*multiply_add)(int64_t n, const Real* a, const Real* b, const Real* c, Real* y);
   void (*multiply)(int64_t n, const Real* a, const Real* b, Real* out, bool add);
@@ -103,8 +106,5 @@ struct Kernels {
   void (*tanh)(int64_t n, const Real* x, Real* y);
   void (*tanh_backward)(int64_t n, const Real* y, const Real* g, Real* out, bool add);
 };
-
-const GemmKernels& GemmKernel();
-const Kernels& Kernel();
 
 }  // namespace starling

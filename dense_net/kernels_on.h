@@ -261,6 +261,23 @@ struct KernelsOn {
   static void MultiplyAdd(int64_t n, const Real* a, const Real* b, const Real* c, Real* y) {
     Run::Elements(n, [=] STARLING_HOST_DEVICE(int64_t i) { y[i] = a[i] * b[i] + c[i]; });
   }
+  static void CombineBackward(int64_t n, const Real* x0, const Real* u, Real* g, Real* dx0,
+                              bool add_x0, Real* dx, bool add_x) {
+    if (dx == dx0) {  // Of its own, since loops over what may be one array do not vectorise.
+      Run::Elements(n, [=] STARLING_HOST_DEVICE(int64_t i) {
+        const Real product = g[i] * u[i];
+        dx0[i] = (add_x0 ? dx0[i] + product : product) + g[i];
+        g[i] *= x0[i];
+      });
+      return;
+    }
+    Run::Elements(n, [=] STARLING_HOST_DEVICE(int64_t i) {
+      const Real at = g[i];
+      Put(&dx0[i], at * u[i], add_x0);
+      Put(&dx[i], at, add_x);
+      g[i] = at * x0[i];
+    });
+  }
   static void Multiply(int64_t n, const Real* a, const Real* b, Real* out, bool add) {
     Run::Elements(n, [=] STARLING_HOST_DEVICE(int64_t i) { Put(&out[i], a[i] * b[i], add); });
   }
@@ -326,6 +343,7 @@ struct KernelsOn {
       .gru_cell_backward = GruCellBackward,
       .fm = Fm,
       .fm_backward = FmBackward,
+      .combine_backward = CombineBackward,
       .multiply_add = MultiplyAdd,
       .multiply = Multiply,
       .copy = Copy,

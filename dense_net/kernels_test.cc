@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "dense_net/dispatch.h"
 
 namespace starling {
 

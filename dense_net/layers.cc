@@ -61,15 +61,43 @@ Value LinearLogit(const GraphSpec& spec, const Inputs& inputs, GraphBuilder* gra
   return Add(graph, "first_order", {ids, FullyConnected(graph, "linear.raw", inputs.raw, one)});
 }
 
+namespace {
+
+Value NormAndActivate(const MlpOptions& options, const std::string& layer, Value x,
+                      GraphBuilder* graph) {
+  if (options.batch_norm()) x = BatchNorm(graph, layer + ".norm", x);
+  if (options.layer_norm()) x = LayerNorm(graph, layer + ".norm", x);
+  return Activate(graph, layer + ".activation", x, options.activation());
+}
+
+Value ResidualBlock(const MlpOptions& options, const std::string& name, Value x,
+                    GraphBuilder* graph) {
+  const ResidualOptions& residual = options.residual();
+  FullyConnectedOptions first, second;
+  first.width = x.width * (residual.kind() == ResidualOptions::WIDE ? residual.factor() : 1);
+  second.width = x.width;
+  const int groups = residual.groups();
+  Value h = residual.kind() == ResidualOptions::GROUPED
+                ? GroupedLinear(graph, name + ".1", x, groups, x.width / groups)
+                : FullyConnected(graph, name + ".1", x, first);
+  h = NormAndActivate(options, name + ".1", h, graph);
+  h = FullyConnected(graph, name + ".2", h, second);
+  const Value sum = Add(graph, name + ".add", {x, h});
+  return Activate(graph, name + ".activation", sum, options.activation());
+}
+
+}  // namespace
+
 Value Mlp(const MlpOptions& options, std::string name, Value x, GraphBuilder* graph) {
   for (int i = 0; i < options.hidden_size(); ++i) {
     const std::string layer = absl::StrCat(name, ".", i);
     FullyConnectedOptions fc;
     fc.width = options.hidden(i);
     x = FullyConnected(graph, layer, x, fc);
-    if (options.batch_norm()) x = BatchNorm(graph, layer + ".norm", x);
-    if (options.layer_norm()) x = LayerNorm(graph, layer + ".norm", x);
-    x = Activate(graph, layer + ".activation", x, options.activation());
+    x = NormAndActivate(options, layer, x, graph);
+    for (int b = 0; options.has_residual() && b < options.residual().blocks(); ++b) {
+      x = ResidualBlock(options, absl::StrCat(layer, ".block.", b), x, graph);
+    }
     if (options.dropout() > 0) x = Dropout(graph, layer + ".dropout", x, options.dropout());
   }
   return x;

@@ -93,7 +93,7 @@ MemoryPlan PlanMemory(const Graph& graph, bool training) {
   for (int i = 0; i < n; ++i) {
     const int width = graph.ops[i]->width();
     const int backward = 2 * n - 1 - i;
-    const Life value{width, i, training ? backward : last_reader[i]};
+    const Life value{width + graph.ops[i]->kept_width(), i, training ? backward : last_reader[i]};
     const Life grad{width, 2 * n - 1 - last_reader[i], backward};
     lives[i] = value;
     lives[roots[i]].Join(value);

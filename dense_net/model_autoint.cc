@@ -29,6 +29,16 @@ Value AttentionLayer(const AutoIntOptions& options, std::string name, Value x, i
 
 }  // namespace
 
+void CheckAutoInt(const AutoIntOptions& options, OptionCheck* check) {
+  check->Deep(options);
+  check->Range("attention_layers", options.attention_layers(), 1, 64);
+  check->Range("attention_dim", options.attention_dim(), 1, OptionCheck::kWidthMax);
+  check->Range("heads", options.heads(), 1, 1024);
+  check->Require(
+      options.heads() < 1 || options.attention_dim() % options.heads() == 0, "heads",
+      absl::StrCat("heads must divide attention_dim, which is ", options.attention_dim()));
+}
+
 // AutoInt+: self-attention between fields, beside an MLP and, if wanted, LR.
 Value BuildAutoInt(const GraphSpec& spec, GraphBuilder* graph) {
   const AutoIntOptions& options = spec.model().autoint();

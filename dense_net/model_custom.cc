@@ -1,5 +1,5 @@
 // A model put together in the job from blocks: each reads values by name and
-// gives one of its own. Building checks: CheckCustom builds into a scratch graph.
+// gives one of its own. Building checks: FitCustom builds into a scratch graph.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -141,7 +141,7 @@ class Assembly {
     const Value x = Joined(block, sources).value;
     switch (block.kind_case()) {
       case CustomBlock::kMlp:
-        RETURN_IF_ERROR(CheckMlp(block.mlp()));
+        RETURN_IF_ERROR(Checked(block.mlp()));
         return Named{Mlp(block.mlp(), name, x, graph_)};
       case CustomBlock::kLinear: {
         if (block.linear().width() < 1) return absl::InvalidArgumentError("width: use 1 or more");
@@ -184,17 +184,19 @@ class Assembly {
   }
 
   absl::StatusOr<Named> Cross(const CustomBlock& block, Value x0) {
-    if (block.cross().layers() < 1) return absl::InvalidArgumentError("layers: use 1 or more");
-    return Named{CrossLayers(block.cross().layers(), block.name(), x0, graph_)};
+    const CrossOptions options = {block.cross().layers(), block.cross().rank(),
+                                  block.cross().experts()};
+    OptionCheck check;
+    CheckCross(options, "layers", &check);
+    if (check.bad()) return absl::InvalidArgumentError(check.bad()->message);
+    return Named{CrossLayers(options, block.name(), x0, graph_)};
   }
 
-  static absl::Status CheckMlp(const MlpOptions& options) {
-    for (int width : options.hidden()) {
-      if (width < 1) return absl::InvalidArgumentError("hidden: use widths of 1 or more");
-    }
-    if (options.hidden().empty()) return absl::InvalidArgumentError("hidden: name the widths");
-    if (options.dropout() >= 0 && options.dropout() < 1) return absl::OkStatus();
-    return absl::InvalidArgumentError("dropout: must be in [0, 1)");
+  static absl::Status Checked(const MlpOptions& options) {
+    OptionCheck check;
+    check.Deep(options);
+    check.Require(!options.hidden().empty(), "", "hidden: name the widths");
+    return check.bad() ? absl::InvalidArgumentError(check.bad()->message) : absl::OkStatus();
   }
 
   absl::Status AddOutputs() {
@@ -223,13 +225,13 @@ class Assembly {
 
 }  // namespace
 
-absl::Status CheckCustom(const GraphSpec& spec) {
+absl::Status FitCustom(const GraphSpec& spec) {
   GraphBuilder scratch;
   return Annotate(Assembly(spec, &scratch).Build(), "model custom");
 }
 
 void BuildCustom(const GraphSpec& spec, GraphBuilder* graph) {
-  Assembly(spec, graph).Build().IgnoreError();  // CheckCustom has built it before.
+  Assembly(spec, graph).Build().IgnoreError();  // FitCustom has built it before.
 }
 
 }  // namespace starling

@@ -1,4 +1,3 @@
-#include "absl/strings/str_cat.h"
 #include "dense_net/target_attention.h"
 
 namespace starling {
@@ -34,19 +33,22 @@ Value Evolution(const DienOptions& options, const std::string& name, const Atten
 
 }  // namespace
 
-// DIEN: the interest that each sequence has evolved to, then an MLP over these,
-// the pooled embeddings and raws.
+void CheckDien(const DienOptions& options, OptionCheck* check) {
+  check->AtLeast("auxiliary_weight", options.auxiliary_weight(), 0);
+  CheckSequenceModel(options, check);
+}
+
+absl::Status FitDien(const GraphSpec& spec) {
+  return CheckAttention(spec, spec.model().dien().attention(), "dien");
+}
+
+// DIEN: the interest that each sequence has evolved to.
 Value BuildDien(const GraphSpec& spec, GraphBuilder* graph) {
   const DienOptions& options = spec.model().dien();
-  const Inputs inputs = MakeInputs(spec, graph, true);
-  std::vector<Value> parts = {DeepInput(inputs, graph)};
-  for (int i = 0; i < options.attention_size(); ++i) {
-    const std::string name = absl::StrCat("attention.", i);
-    const AttentionPair pair =
-        AttentionInputs(spec, options.attention(i), name, inputs.embedding, graph);
-    parts.push_back(Evolution(options, name, pair, graph));
-  }
-  return MlpLogit(TopMlp(options), Concat(graph, "interests", std::move(parts)), graph);
+  auto interest = [&](const std::string& name, const AttentionPair& pair) {
+    return Evolution(options, name, pair, graph);
+  };
+  return SequenceModel(spec, options, interest, graph);
 }
 
 }  // namespace starling

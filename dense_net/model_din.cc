@@ -1,23 +1,23 @@
-#include "absl/strings/str_cat.h"
 #include "dense_net/target_attention.h"
 
 namespace starling {
 
+void CheckDin(const DinOptions& options, OptionCheck* check) { CheckSequenceModel(options, check); }
+
+absl::Status FitDin(const GraphSpec& spec) {
+  return CheckAttention(spec, spec.model().din().attention(), "din");
+}
+
 // DIN: each sequence as the sum of its events, weighted by what they have to do
-// with the target; then an MLP over these, the pooled embeddings and raws.
+// with the target.
 Value BuildDin(const GraphSpec& spec, GraphBuilder* graph) {
   const DinOptions& options = spec.model().din();
-  const Inputs inputs = MakeInputs(spec, graph, true);
-  std::vector<Value> parts = {DeepInput(inputs, graph)};
-  for (int i = 0; i < options.attention_size(); ++i) {
-    const std::string name = absl::StrCat("attention.", i);
-    const AttentionPair pair =
-        AttentionInputs(spec, options.attention(i), name, inputs.embedding, graph);
+  auto interest = [&](const std::string& name, const AttentionPair& pair) {
     const Value weights =
         AttentionWeights(AttentionMlp(options), options.attention_softmax(), name, pair, graph);
-    parts.push_back(WeightedSum(graph, name + ".sum", weights, pair.events));
-  }
-  return MlpLogit(TopMlp(options), Concat(graph, "interests", std::move(parts)), graph);
+    return WeightedSum(graph, name + ".sum", weights, pair.events);
+  };
+  return SequenceModel(spec, options, interest, graph);
 }
 
 }  // namespace starling

@@ -4,6 +4,11 @@
 
 namespace starling {
 
+void CheckDlrm(const DlrmOptions& options, OptionCheck* check) {
+  check->Widths("bottom", options.bottom());
+  CheckHidden(options, check);
+}
+
 // DLRM: an MLP brings the raws to one vector of the embeddings' dim; the dot
 // products of all pairs of vectors and that vector go through an MLP.
 Value BuildDlrm(const GraphSpec& spec, GraphBuilder* graph) {

@@ -54,20 +54,20 @@ const SlotSpec* FindSlot(const GraphSpec& spec, const std::string& name) {
 
 }  // namespace
 
-absl::Status CheckDssm(const GraphSpec& spec) {
+void CheckDssm(const DssmOptions& options, OptionCheck* check) {
+  check->Deep(options.tower(), "tower");
+  check->Require(options.tower().hidden_size() > 0, "tower",
+                 "tower needs hidden; its last width is that of the vectors");
+  check->Above("temperature", options.temperature(), 0);
+}
+
+absl::Status FitDssm(const GraphSpec& spec) {
   const DssmOptions& options = spec.model().dssm();
   absl::Status status = CheckSide(spec, options.user(), "user");
   status.Update(CheckSide(spec, options.item(), "item"));
   for (const SlotSpec& slot : spec.slots()) status.Update(CheckInOneTower(options, slot.name()));
   for (const std::string& raw : spec.raws()) {
     status.Update(CheckInOneTower(options, RawFeatureOf(raw)));
-  }
-  if (options.tower().hidden_size() == 0) {
-    status.Update(absl::InvalidArgumentError(
-        "model dssm: tower needs hidden; its last width is that of the vectors"));
-  }
-  if (!(options.temperature() > 0)) {
-    status.Update(absl::InvalidArgumentError("model dssm: temperature must be more than 0"));
   }
   for (const TaskOptions& task : spec.tasks()) {
     const LossOptions::SampledSoftmax& softmax = task.loss().sampled_softmax();
@@ -86,6 +86,7 @@ void BuildDssm(const GraphSpec& spec, GraphBuilder* graph) {
   const Inputs inputs = MakeInputs(spec, graph, true);
   const Value user = Tower(spec, options.user(), inputs, "user", graph);
   const Value item = Tower(spec, options.item(), inputs, "item", graph);
+  graph->graph().vectors = {{"user_vector", user.id}, {"item_vector", item.id}};
   const double scale = 1 / options.temperature();
   if (spec.tasks_size() == 0 || !spec.tasks(0).loss().has_sampled_softmax()) {
     return AddTaskLoss(spec, 0, Dot(graph, "match", user, item, scale), graph);

@@ -5,15 +5,12 @@ namespace starling {
 namespace {
 
 Value Tower(const EsmmOptions& options, const std::string& name, Value x, GraphBuilder* graph) {
-  MlpOptions mlp;
-  *mlp.mutable_hidden() = options.hidden();
-  mlp.set_activation(options.activation());
-  mlp.set_dropout(options.dropout());
-  mlp.set_batch_norm(options.batch_norm());
-  return FullyConnected(graph, name + ".logit", Mlp(mlp, name, x, graph), {});
+  return FullyConnected(graph, name + ".logit", Mlp(DeepPart(options), name, x, graph), {});
 }
 
 }  // namespace
+
+void CheckEsmm(const EsmmOptions& options, OptionCheck* check) { check->Deep(options); }
 
 // ESMM (Ma et al. 2018): towers for the click and for conversion given a click
 // on shared embeddings. The second learns from all exposed rows through the

@@ -5,6 +5,8 @@
 namespace starling {
 namespace {
 
+constexpr int kExpertsMax = 256;
+
 // `count` MLPs of their own on one input, side by side: the first layers are one
 // matrix product, the later ones one grouped product a layer.
 Value Experts(const MlpOptions& options, int count, const std::string& name, Value x,
@@ -45,7 +47,30 @@ void TowerLoss(const GraphSpec& spec, int t, const MlpOptions& tower, Value x,
   AddTaskLoss(spec, t, FullyConnected(graph, name + ".logit", top, {}), graph);
 }
 
+// What mixes experts has both MLPs in common.
+template <typename Options>
+void CheckExperts(const Options& options, OptionCheck* check) {
+  check->Deep(options.expert(), "expert");
+  check->Deep(options.tower(), "tower");
+  check->Require(options.expert().hidden_size() > 0, "expert",
+                 "expert needs hidden, as in {hidden: [64]}");
+  check->Require(!options.expert().has_residual(), "expert.residual",
+                 "residual: experts have none; a tower may");
+}
+
 }  // namespace
+
+void CheckMmoe(const MmoeOptions& options, OptionCheck* check) {
+  CheckExperts(options, check);
+  check->Range("experts", options.experts(), 1, kExpertsMax);
+}
+
+void CheckPle(const PleOptions& options, OptionCheck* check) {
+  CheckExperts(options, check);
+  check->Range("levels", options.levels(), 1, 16);
+  check->Range("shared_experts", options.shared_experts(), 1, kExpertsMax);
+  check->Range("task_experts", options.task_experts(), 1, kExpertsMax);
+}
 
 // MMoE (Ma et al. 2018): shared experts, a gate and a tower for each task.
 void BuildMmoe(const GraphSpec& spec, GraphBuilder* graph) {

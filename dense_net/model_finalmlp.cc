@@ -1,4 +1,5 @@
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -55,19 +56,21 @@ absl::Status CheckGate(const GraphSpec& spec, const char* key, const Names& feat
 
 }  // namespace
 
-absl::Status CheckFinalMlp(const GraphSpec& spec) {
-  const FinalMlpOptions& options = spec.model().finalmlp();
-  for (const MlpOptions* mlp : {&options.mlp1(), &options.mlp2()}) {
+void CheckFinalMlp(const FinalMlpOptions& options, OptionCheck* check) {
+  check->Range("heads", options.heads(), 1, 1024);
+  check->Widths("gate_hidden", options.gate_hidden());
+  for (const auto& [key, mlp] :
+       {std::pair("mlp1", &options.mlp1()), std::pair("mlp2", &options.mlp2())}) {
+    check->Deep(*mlp, key);
     const int last = mlp->hidden_size() == 0 ? 0 : *mlp->hidden().rbegin();
-    if (last == 0 || options.heads() < 1 || last % options.heads() != 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("model finalmlp: heads: ", options.heads(),
-                       " must divide the last width of mlp1 and of mlp2, and one has ", last));
-    }
+    check->Require(last > 0 && (options.heads() < 1 || last % options.heads() == 0), key,
+                   absl::StrCat("its last width, ", last,
+                                ", must be a multiple of heads, which is ", options.heads()));
   }
-  for (int width : options.gate_hidden()) {
-    if (width < 1) return absl::InvalidArgumentError("model finalmlp: gate_hidden: use 1 or more");
-  }
+}
+
+absl::Status FitFinalMlp(const GraphSpec& spec) {
+  const FinalMlpOptions& options = spec.model().finalmlp();
   if (auto s = CheckGate(spec, "gate1", options.gate1()); !s.ok()) return s;
   return CheckGate(spec, "gate2", options.gate2());
 }

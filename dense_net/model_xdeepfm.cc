@@ -25,6 +25,12 @@ Value CinLogit(const XDeepFmOptions& options, Value embedding, int dim, GraphBui
 
 }  // namespace
 
+void CheckXDeepFm(const XDeepFmOptions& options, OptionCheck* check) {
+  check->Deep(options);
+  check->Widths("cin", options.cin());
+  check->Require(options.cin_size() > 0, "", "needs the maps of each layer, as in {cin: [64]}");
+}
+
 // xDeepFM: LR, a compressed interaction network and an MLP, added.
 Value BuildXDeepFm(const GraphSpec& spec, GraphBuilder* graph) {
   const XDeepFmOptions& options = spec.model().xdeepfm();

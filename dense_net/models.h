@@ -6,6 +6,7 @@
 #include "absl/status/statusor.h"
 #include "dense_net/graph.h"
 #include "dense_net/ops.h"
+#include "dense_net/option_check.h"
 
 namespace starling {
 
@@ -30,18 +31,40 @@ Value BuildPnn(const GraphSpec& spec, GraphBuilder* graph);
 Value BuildDlrm(const GraphSpec& spec, GraphBuilder* graph);
 Value BuildAutoInt(const GraphSpec& spec, GraphBuilder* graph);
 Value BuildFinalMlp(const GraphSpec& spec, GraphBuilder* graph);
-absl::Status CheckFinalMlp(const GraphSpec& spec);
 
 // Builders of models that end in losses of their own, one a task or otherwise.
 void BuildEsmm(const GraphSpec& spec, GraphBuilder* graph);
 void BuildMmoe(const GraphSpec& spec, GraphBuilder* graph);
 void BuildPle(const GraphSpec& spec, GraphBuilder* graph);
 void BuildDssm(const GraphSpec& spec, GraphBuilder* graph);
-absl::Status CheckDssm(const GraphSpec& spec);
 // The value of a custom model that holds its first-order part.
 inline constexpr char kFirstOrder[] = "first_order";
 void BuildCustom(const GraphSpec& spec, GraphBuilder* graph);
-absl::Status CheckCustom(const GraphSpec& spec);
+
+// What each model's options must be by themselves,
+template <typename Options>
+void CheckHidden(const Options& options, OptionCheck* check) {
+  check->Deep(options);
+  check->Require(options.hidden_size() > 0, "", "needs hidden, as in {hidden: [400, 400, 400]}");
+}
+void CheckDcn(const DcnOptions& options, OptionCheck* check);
+void CheckDcnV2(const DcnV2Options& options, OptionCheck* check);
+void CheckXDeepFm(const XDeepFmOptions& options, OptionCheck* check);
+void CheckDlrm(const DlrmOptions& options, OptionCheck* check);
+void CheckAutoInt(const AutoIntOptions& options, OptionCheck* check);
+void CheckFinalMlp(const FinalMlpOptions& options, OptionCheck* check);
+void CheckDin(const DinOptions& options, OptionCheck* check);
+void CheckDien(const DienOptions& options, OptionCheck* check);
+void CheckEsmm(const EsmmOptions& options, OptionCheck* check);
+void CheckMmoe(const MmoeOptions& options, OptionCheck* check);
+void CheckPle(const PleOptions& options, OptionCheck* check);
+void CheckDssm(const DssmOptions& options, OptionCheck* check);
+// and beside the features: InvalidArgument if they name one that the spec lacks, and the like.
+absl::Status FitFinalMlp(const GraphSpec& spec);
+absl::Status FitDin(const GraphSpec& spec);
+absl::Status FitDien(const GraphSpec& spec);
+absl::Status FitDssm(const GraphSpec& spec);
+absl::Status FitCustom(const GraphSpec& spec);
 
 // Parts that models share.
 
@@ -71,8 +94,14 @@ bool HasFeature(const GraphSpec& spec, const std::string& name);
 using FeatureNames = google::protobuf::RepeatedPtrField<std::string>;
 Value FeatureColumns(const GraphSpec& spec, const FeatureNames& names, const Inputs& inputs,
                      const std::string& name, GraphBuilder* graph);
-// Cross layers of DCN-v2, with full matrices.
-Value CrossLayers(int layers, const std::string& name, Value x0, GraphBuilder* graph);
+// Cross layers of DCN-v2: x0 * u(x) + x, u with a full matrix or, by `rank`, a mixture of
+// `experts` of low rank.
+struct CrossOptions {
+  int layers = 1, rank = 0, experts = 1;
+};
+void CheckCross(const CrossOptions& options, const std::string& layers_key, OptionCheck* check);
+Value CrossLayers(const CrossOptions& options, const std::string& name, Value x0,
+                  GraphBuilder* graph);
 // First order: bias + one weight an id + one weight a raw.
 Value LinearLogit(const GraphSpec& spec, const Inputs& inputs, GraphBuilder* graph);
 // The hidden layers.

@@ -59,6 +59,10 @@ const ParamSpec& Param(const Network& network, const std::string& name) {
 TEST(Network, WarmStepAllocatesNothing) {
   for (const char* model : {"deepfm { hidden: 20 hidden: 9 dropout: 0.2 }",
                             "dcnv2 { cross_layers: 2 hidden: 8 batch_norm: true }",
+                            "dcnv2 { cross_layers: 2 rank: 3 experts: 2 }",
+                            "dnn { hidden: 8 residual { kind: GROUPED } layer_norm: true }",
+                            "dlrm { bottom: 8 hidden: 8 }", "xdeepfm { cin: 4 hidden: 8 }",
+                            "autoint { attention_dim: 6 heads: 2 hidden: 8 }",
                             "dien { attention { sequence: 's0' target: 'f00' } "
                             "attention { sequence: 's1' target: 'f10' } hidden: 8 }"}) {
     World world = MakeWorld(model, {.rows = 300});
@@ -215,9 +219,9 @@ TEST(Network, RefusesWhatIsNotAModel) {
   EXPECT_THAT(refusal(spec), HasSubstr("no embedding"));
   spec = good;
   spec.mutable_model()->mutable_deepfm()->set_dropout(1);
-  EXPECT_THAT(refusal(spec), HasSubstr("dropout 1 is not in [0, 1)"));
+  EXPECT_THAT(refusal(spec), HasSubstr("dropout must be at least 0 and less than 1"));
   spec.mutable_model()->mutable_deepfm()->set_hidden(0, 0);
-  EXPECT_THAT(refusal(spec), HasSubstr("hidden: 0"));
+  EXPECT_THAT(refusal(spec), HasSubstr("hidden[0] must be in 1..65536"));
 }
 
 TEST(Network, RefusesOptionsThatMakeNoModel) {
@@ -226,19 +230,32 @@ TEST(Network, RefusesOptionsThatMakeNoModel) {
     EXPECT_EQ(network.status().code(), absl::StatusCode::kInvalidArgument) << model;
     return std::string(network.status().message());
   };
-  EXPECT_THAT(refusal("dcn { cross_layers: 0 }"), HasSubstr("dcn: cross_layers must be 1 or more"));
-  EXPECT_THAT(refusal("dcn { hidden: -1 }"), HasSubstr("hidden: -1"));
-  EXPECT_THAT(refusal("nfm { dropout: 1 }"), HasSubstr("dropout 1 is not in [0, 1)"));
+  EXPECT_THAT(refusal("dcn { cross_layers: 0 }"), HasSubstr("dcn: cross_layers must be in 1..64"));
+  EXPECT_THAT(refusal("dcn { hidden: -1 }"), HasSubstr("dcn: hidden[0] must be in 1..65536"));
+  EXPECT_THAT(refusal("nfm { dropout: 1 }"),
+              HasSubstr("nfm: dropout must be at least 0 and less than 1"));
   EXPECT_THAT(refusal("nfm { batch_norm: true layer_norm: true }"), HasSubstr("choose one"));
-  EXPECT_THAT(refusal("pnn { hidden: 0 }"), HasSubstr("hidden: 0"));
+  EXPECT_THAT(
+      refusal("dnn { hidden: 6 residual { kind: GROUPED } }"),
+      HasSubstr(
+          "dnn: residual: groups must divide every width of hidden, and 4 does not divide 6"));
+  EXPECT_THAT(refusal("dnn { hidden: 6 residual { blocks: 0 } }"),
+              HasSubstr("residual: blocks must be in 1..64"));
+  EXPECT_THAT(refusal("dcnv2 { rank: -1 }"), HasSubstr("rank must be in 0..65536"));
+  EXPECT_THAT(refusal("dcnv2 { rank: 1 experts: 0 }"), HasSubstr("experts must be in 1..64"));
+  EXPECT_THAT(refusal("din { attention_hidden: 0 }"), HasSubstr("attention_hidden[0] must be in"));
+  EXPECT_THAT(refusal("pnn { hidden: 0 }"), HasSubstr("pnn: hidden[0] must be in 1..65536"));
+  EXPECT_THAT(refusal("pnn {}"), HasSubstr("model pnn needs hidden"));
   EXPECT_THAT(refusal("xdeepfm {}"), HasSubstr("cin: [64]"));
-  EXPECT_THAT(refusal("xdeepfm { cin: 0 }"), HasSubstr("cin: 0"));
-  EXPECT_THAT(refusal("dlrm { bottom: 0 }"), HasSubstr("bottom must be 1 or more"));
+  EXPECT_THAT(refusal("xdeepfm { cin: 0 }"), HasSubstr("cin[0] must be in"));
+  EXPECT_THAT(refusal("dlrm { bottom: 0 }"), HasSubstr("bottom[0] must be in"));
   EXPECT_THAT(refusal("autoint { attention_layers: 0 }"), HasSubstr("attention_layers"));
-  EXPECT_THAT(refusal("autoint { heads: 5 }"), HasSubstr("heads: 5 must divide attention_dim: 64"));
-  EXPECT_THAT(refusal("finalmlp { mlp1 { hidden: 4 } }"), HasSubstr("and one has 0"));
+  EXPECT_THAT(refusal("autoint { heads: 5 }"),
+              HasSubstr("heads must divide attention_dim, which is 64"));
+  EXPECT_THAT(refusal("finalmlp { mlp1 { hidden: 4 } }"),
+              HasSubstr("its last width, 0, must be a multiple of heads, which is 1"));
   EXPECT_THAT(refusal("finalmlp { mlp1 { hidden: 4 } mlp2 { hidden: 5 } heads: 2 }"),
-              HasSubstr("heads: 2 must divide the last width of mlp1 and of mlp2"));
+              HasSubstr("its last width, 5, must be a multiple of heads, which is 2"));
   EXPECT_THAT(refusal("finalmlp { mlp1 { hidden: 4 } mlp2 { hidden: 4 } gate2: 'f9' }"),
               HasSubstr("gate2: no id feature `f9`"));
 }

@@ -93,7 +93,10 @@ INSTANTIATE_TEST_SUITE_P(
         "finalmlp { mlp1 { hidden: 34 } mlp2 { hidden: 10 batch_norm: true } heads: 2 "
         "gate1: 'f00' gate2: 'f10' gate_hidden: 5 }",
         "dnn { hidden: 21 activation: PRELU layer_norm: true }",
-        "dnn { hidden: 21 activation: GELU }", "dnn { hidden: 21 activation: LEAKY_RELU }",
+        "dnn { hidden: 21 activation: GELU }", "dnn { hidden: 21 residual { blocks: 2 } }",
+        "dnn { hidden: 8 residual { kind: WIDE } }",
+        "dnn { hidden: 68 residual { kind: GROUPED } }",
+        "dcnv2 { cross_layers: 2 rank: 5 experts: 3 }", "dnn { hidden: 21 activation: LEAKY_RELU }",
         "din { attention { sequence: 's0' sequence: 's1' target: 'f00' target: 'f10' } "
         "attention_hidden: 17 hidden: 9 }",
         "din { attention { sequence: 's0' target: 'f00' } "

@@ -6,7 +6,9 @@
 #include <onnx/onnx_pb.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -15,16 +17,26 @@
 namespace starling {
 namespace {
 
-constexpr int kOpset = 13;      // Oldest with all that the ops use.
-constexpr int kIrVersion = 7;   // The one of that opset.
+constexpr int kOpset = 13;     // Oldest with all that the ops use.
+constexpr int kIrVersion = 7;  // The one of that opset.
+
 constexpr char kBatch[] = "N";  // Name of the leading axis.
 
-void SetType(onnx::ValueInfoProto* value, const std::string& name, int type, int64_t width) {
+// An axis has a size or, if it is the caller's, a name.
+using ShapeAxis = std::variant<int64_t, std::string>;
+void SetType(onnx::ValueInfoProto* value, const std::string& name, int type,
+             const std::vector<ShapeAxis>& shape) {
   value->set_name(name);
   auto* tensor = value->mutable_type()->mutable_tensor_type();
   tensor->set_elem_type(type);
-  tensor->mutable_shape()->add_dim()->set_dim_param(kBatch);
-  if (width > 0) tensor->mutable_shape()->add_dim()->set_dim_value(width);
+  for (const ShapeAxis& axis : shape) {
+    auto* dim = tensor->mutable_shape()->add_dim();
+    if (const int64_t* size = std::get_if<int64_t>(&axis)) dim->set_dim_value(*size);
+    if (const std::string* named = std::get_if<std::string>(&axis)) dim->set_dim_param(*named);
+  }
+}
+void SetMatrix(onnx::ValueInfoProto* value, const std::string& name, int64_t width) {
+  SetType(value, name, onnx::TensorProto::FLOAT, {kBatch, width});
 }
 
 struct SetAttribute {
@@ -51,13 +63,16 @@ struct SetAttribute {
 
 struct OnnxGraph::Impl {
   onnx::ModelProto model;
-  std::string op;                // Name of the op that is being mapped.
-  int next = 0;                  // Number of its next value.
-  std::set<std::string> inputs;  // Names taken.
-  std::set<std::string> params;  // Initializers made.
+  onnx::GraphProto* body = nullptr;      // Of the Scan that nodes go into; null: the model's graph.
+  std::string op;                        // Name of the op that is being mapped.
+  int next = 0;                          // Number of its next value.
+  std::set<std::string> inputs;          // Names taken.
+  std::set<std::string> params;          // Initializers made.
+  std::map<int, std::string> sequences;  // By sequence of the graph: the input of its positions.
 
   onnx::GraphProto* graph() { return model.mutable_graph(); }
   std::string NewName() { return absl::StrCat(op, "/", next++); }
+  // Initializers belong to the model's graph, which a body sees too.
   onnx::TensorProto* AddTensor(const std::string& name, int type,
                                const std::vector<int64_t>& shape) {
     onnx::TensorProto* tensor = graph()->add_initializer();
@@ -74,13 +89,7 @@ OnnxGraph::~OnnxGraph() = default;
 
 std::string OnnxGraph::Input(const std::string& name, int width) {
   if (!impl_->inputs.insert(name).second) return name;
-  SetType(impl_->graph()->add_input(), name, onnx::TensorProto::FLOAT, width);
-  return name;
-}
-
-std::string OnnxGraph::InputLengths(const std::string& name) {
-  if (!impl_->inputs.insert(name).second) return name;
-  SetType(impl_->graph()->add_input(), name, onnx::TensorProto::INT64, 0);
+  SetMatrix(impl_->graph()->add_input(), name, width);
   return name;
 }
 
@@ -88,7 +97,7 @@ std::vector<std::string> OnnxGraph::Nodes(const std::string& type,
                                           const std::vector<std::string>& inputs,
                                           const std::vector<OnnxAttribute>& attributes,
                                           int outputs) {
-  onnx::NodeProto* node = impl_->graph()->add_node();
+  onnx::NodeProto* node = (impl_->body == nullptr ? impl_->graph() : impl_->body)->add_node();
   node->set_op_type(type);
   for (const std::string& input : inputs) node->add_input(input);
   std::vector<std::string> names;
@@ -174,13 +183,92 @@ std::string OnnxGraph::GroupMatMul(const std::string& x, int64_t offset, const G
   return Reshape(product, {-1, groups * n});
 }
 
+// Values on the positions of sequences.
+
+std::string OnnxGraph::SequenceInput(int sequence, const std::string& name, int width) {
+  impl_->sequences[sequence] = name;
+  impl_->inputs.insert(name);
+  impl_->inputs.insert(name + ".lengths");
+  const std::string longest = absl::StrCat(name, ".T");
+  SetType(impl_->graph()->add_input(), name, onnx::TensorProto::FLOAT,
+          {kBatch, longest, int64_t{width}});
+  SetType(impl_->graph()->add_input(), name + ".lengths", onnx::TensorProto::INT64, {kBatch});
+  return Flatten(name, width);
+}
+
+std::string OnnxGraph::Lengths(int sequence) const {
+  return impl_->sequences.at(sequence) + ".lengths";
+}
+
+std::string OnnxGraph::ShapeOf(int sequence, int64_t axes, int64_t width) {
+  const std::string shape = Node("Shape", {impl_->sequences.at(sequence)});
+  const std::string some = Node("Slice", {shape, Ints({0}), Ints({axes}), Ints({0})});
+  return Node("Concat", {some, Ints({width})}, {{"axis", int64_t{0}}});
+}
+
+std::string OnnxGraph::Unflatten(const std::string& x, int sequence, int64_t width) {
+  return Node("Reshape", {x, ShapeOf(sequence, 2, width)});
+}
+
+std::string OnnxGraph::Spread(const std::string& x, int sequence, int64_t width) {
+  const std::string one = Reshape(x, {-1, 1, width});
+  return Flatten(Node("Expand", {one, ShapeOf(sequence, 2, width)}), width);
+}
+
+std::string OnnxGraph::Index(int sequence) {
+  const std::string shape = Node("Shape", {impl_->sequences.at(sequence)});
+  // The positions 0, 1, … are where a vector of T ones is not zero.
+  const std::string t = Node("Slice", {shape, Ints({1}), Ints({2}), Ints({0})});
+  const std::string ones = Node("Expand", {Ints({1}), t});
+  return Reshape(Node("NonZero", {ones}), {1, -1, 1});
+}
+
+std::string OnnxGraph::IsPosition(int sequence) {
+  return Node("Less", {Index(sequence), Reshape(Lengths(sequence), {-1, 1, 1})});
+}
+
+std::string OnnxGraph::IsLast(int sequence) {
+  const std::string last = Node("Sub", {Reshape(Lengths(sequence), {-1, 1, 1}), Ints({1})});
+  return Node("Equal", {Index(sequence), last});
+}
+
+std::string OnnxGraph::Scan(int sequence, int64_t width, const std::vector<std::string>& values,
+                            const std::vector<int64_t>& widths, const ScanStep& step) {
+  std::vector<std::string> inputs = {
+      Node("Expand", {Float(0), ShapeOf(sequence, 1, width)})};  // The state, (N, width).
+  for (size_t i = 0; i < values.size(); ++i) {
+    inputs.push_back(Transpose(Unflatten(values[i], sequence, widths[i]), {1, 0, 2}));
+  }
+  onnx::GraphProto body;
+  body.set_name(impl_->NewName());
+  std::vector<std::string> names;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    SetMatrix(body.add_input(), names.emplace_back(impl_->NewName()),
+              i == 0 ? width : widths[i - 1]);
+  }
+  impl_->body = &body;
+  const std::string after = step(names[0], {names.begin() + 1, names.end()});
+  const std::string copy = Node("Identity", {after});
+  impl_->body = nullptr;
+  SetMatrix(body.add_output(), after, width);  // The next state,
+  SetMatrix(body.add_output(), copy, width);   // and what is kept of this one.
+  const std::vector<std::string> outputs =
+      Nodes("Scan", inputs, {{"num_scan_inputs", std::ssize(values)}}, 2);
+  onnx::AttributeProto* attribute =
+      impl_->graph()->mutable_node(impl_->graph()->node_size() - 1)->add_attribute();
+  attribute->set_name("body");
+  attribute->set_type(onnx::AttributeProto::GRAPH);
+  *attribute->mutable_g() = std::move(body);
+  return Flatten(Transpose(outputs[1], {1, 0, 2}), width);
+}
+
 void OnnxGraph::Output(const std::string& name, const std::string& value, int width) {
   onnx::NodeProto* node = impl_->graph()->add_node();
   node->set_op_type("Identity");
   node->set_name(name);
   node->add_input(value);
   node->add_output(name);
-  SetType(impl_->graph()->add_output(), name, onnx::TensorProto::FLOAT, width);
+  SetMatrix(impl_->graph()->add_output(), name, width);
 }
 
 void OnnxGraph::Property(const std::string& key, const std::string& value) {
@@ -202,6 +290,9 @@ absl::StatusOr<std::string> OnnxGraph::Finish(const std::string& name) {
     std::vector<std::string> in;
     for (const Value& input : op->inputs()) in.push_back(values[input.id]);
     ASSIGN_OR_RETURN(values.emplace_back(), op->ToOnnx(in, this));
+  }
+  for (const Graph::Vector& vector : graph_.vectors) {
+    Output(vector.name, values[vector.op], graph_.ops[vector.op]->width());
   }
   for (const onnx::ValueInfoProto& output : impl_->graph()->output()) {
     if (!impl_->inputs.contains(output.name()) && !impl_->params.contains(output.name())) continue;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -10,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "dense_net/losses.h"
+#include "dense_net/models.h"
 #include "dense_net/onnx_export.h"
 #include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
@@ -37,14 +39,56 @@ void PoolSlot(const World& world, const SlotSpec& spec, int offset, int dim, int
   }
 }
 
+// The sequences of the graph, padded to the longest with numbers that must not matter.
+void AddSequences(const World& world, Json* inputs) {
+  constexpr float kPadding = 7.5f;
+  const Graph graph = BuildGraph(world.spec).value();
+  for (const SequenceAxis& axis : graph.sequences) {
+    const Op& op = *graph.ops[axis.input];
+    auto slot_of = [&](const SlotSpec& spec) -> const Slot& {
+      return world.batch.tables[spec.table()].slots[spec.slot()];
+    };
+    auto entry_of = [&](const Slot& slot, uint32_t row) {
+      const bool by_request =
+          slot.entries() == Axis::kRequest && !world.batch.request_of_row.empty();
+      return by_request ? world.batch.request_of_row[row] : row;
+    };
+    const Slot& first = slot_of(axis.slots[0]);
+    std::vector<int64_t> lengths;
+    for (uint32_t r = 0; r < world.batch.rows; ++r) {
+      const uint32_t entry = entry_of(first, r);
+      lengths.push_back(first.offsets[entry + 1] - first.offsets[entry]);
+    }
+    const int64_t longest = *std::max_element(lengths.begin(), lengths.end()) + 1;
+    std::vector<float> events(world.batch.rows * longest * op.width(), kPadding);
+    int column = 0;
+    for (const SlotSpec& spec : axis.slots) {
+      const Slot& slot = slot_of(spec);
+      for (uint32_t r = 0; r < world.batch.rows; ++r) {
+        for (int64_t t = 0; t < lengths[r]; ++t) {
+          const uint32_t id = slot.index[slot.offsets[entry_of(slot, r)] + t];
+          const float* row = world.rows[spec.table()].data() +
+                             id * world.spec.table_width(spec.table()) + spec.embedding_offset();
+          std::copy_n(row, spec.embedding_dim(),
+                      events.data() + (r * longest + t) * op.width() + column);
+        }
+      }
+      column += spec.embedding_dim();
+    }
+    (*inputs)[op.name()] = {{"values", events}, {"shape", {-1, longest, op.width()}}};
+    (*inputs)[op.name() + ".lengths"]["values"] = lengths;
+  }
+}
+
 Json InputsOf(const World& world) {
   const SegmentNeeds needs = NeedsOf(world.spec.model());
   Json inputs = Json::object();
   int width = 0;
-  for (const SlotSpec& slot : world.spec.slots()) width += slot.embedding_dim();
+  const std::vector<SlotSpec> slots = PooledSlots(world.spec);
+  for (const SlotSpec& slot : slots) width += slot.embedding_dim();
   std::vector<float> embedding(world.batch.rows * width), linear(world.batch.rows);
   int column = 0;
-  for (const SlotSpec& slot : world.spec.slots()) {
+  for (const SlotSpec& slot : slots) {
     PoolSlot(world, slot, slot.embedding_offset(), slot.embedding_dim(), width,
              embedding.data() + column);
     PoolSlot(world, slot, slot.linear_offset(), 1, 1, linear.data());
@@ -57,6 +101,7 @@ Json InputsOf(const World& world) {
   const bool attention_alone =
       world.spec.model().has_autoint() && autoint.hidden().empty() && !autoint.wide();
   if (!attention_alone) inputs["raw"]["values"] = world.batch.dense;
+  if (needs.sequences) AddSequences(world, &inputs);
   return inputs;
 }
 
@@ -110,7 +155,7 @@ absl::Status ExportStatus(const std::string& model) {
   return ExportOnnx(world.spec, RandomParams(*MakeNetwork(world.spec), 9), "test").status();
 }
 
-// Every model without sequences, and every op and loss that these can have.
+// Every model, and every op and loss that they can have.
 const char* const kModels[] = {
     "lr {}",
     "fm {}",
@@ -127,6 +172,9 @@ const char* const kModels[] = {
     "dcn { cross_layers: 3 hidden: 4 }",
     "dcnv2 { cross_layers: 2 hidden: 4 }",
     "dcnv2 { cross_layers: 2 hidden: 4 structure: STACKED }",
+    "dcnv2 { cross_layers: 2 rank: 3 experts: 2 }",
+    "dnn { hidden: 6 hidden: 4 batch_norm: true residual { kind: WIDE blocks: 2 } }",
+    "dnn { hidden: 6 residual { kind: GROUPED groups: 3 } }",
     "xdeepfm { cin: 5 cin: 3 hidden: 4 }",
     "dlrm { bottom: 4 hidden: 5 }",
     "pnn { hidden: 5 }",
@@ -142,6 +190,14 @@ const char* const kModels[] = {
     "blocks { name: 'd' from: 'b' from: 'c' add {} } outputs: 'd' }",
     "finalmlp { mlp1 { hidden: 6 } mlp2 { hidden: 4 batch_norm: true } heads: 2 gate1: 'f00' "
     "gate2: 'f10' gate2: 'f11' gate_hidden: 3 }",
+    "din { attention { sequence: 's0' sequence: 's1' target: 'f00' target: 'f10' } "
+    "attention_hidden: 5 hidden: 4 }",
+    "din { attention { sequence: 's1' target: 'f11' } attention { sequence: 's0' target: 'f00' } "
+    "attention_hidden: 5 attention_activation: PRELU attention_softmax: true hidden: 4 }",
+    "dien { attention { sequence: 's0' sequence: 's1' target: 'f00' target: 'f10' } "
+    "attention_hidden: 4 hidden: 4 }",
+    "dien { attention { sequence: 's0' target: 'f01' } attention { sequence: 's1' target: 'f10' } "
+    "attention_hidden: 4 evolution: AIGRU hidden: 3 }",
     "dnn { hidden: 4 } | name: 'a' label: 'y1' loss { focal { gamma: 1.5 alpha: 0.3 } }",
     "dnn { hidden: 4 } | name: 'a' label: 'y1' loss { mse {} }",
     "dnn { hidden: 4 } | name: 'a' label: 'y0' loss { pairwise {} }",
@@ -164,7 +220,28 @@ TEST(OnnxTest, EveryModelScoresAlikeInOnnxRuntime) {
   EXPECT_EQ(CheckOnnx(dir, std::size(kModels)), 0);
 }
 
-// No model without sequences has this op.
+TEST(OnnxTest, TwoTowersGiveTheirVectorsToo) {
+  const World world = MakeWorld(
+      "dssm { user: 'f00' user: 'r0' item: 'f01' item: 'f10' item: 'f11' item: 'r1' "
+      "tower { hidden: 5 hidden: 3 } temperature: 0.5 }",
+      {.rows = 13, .seed = 8});
+  auto network = MakeNetwork(world.spec);
+  const std::vector<float> params = RandomParams(*network, 9);
+  auto bytes = ExportOnnx(world.spec, params, "test");
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  const auto bias = std::find_if(network->params().begin(), network->params().end(),
+                                 [](const ParamSpec& spec) { return spec.name == "match.bias"; });
+  ASSERT_NE(bias, network->params().end());
+  Json told = {{"model", "two towers"}, {"inputs", InputsOf(world)}};
+  told["outputs"] = Json::object();
+  told["match"] = {{"scale", 2},
+                   {"bias", params[bias->offset]},
+                   {"scores", RunScore(*network, world.batch, world.rows, params)}};
+  const std::filesystem::path dir = EmptyDir("onnx_towers_test");
+  WriteFiles(dir / "0", *bytes, told);
+  EXPECT_EQ(CheckOnnx(dir, 1), 0);
+}
+
 TEST(OnnxTest, ScaledRowsAreScaledInOnnxRuntime) {
   GraphBuilder builder;
   const Value raw = RawInput(&builder, 3);
@@ -180,14 +257,6 @@ TEST(OnnxTest, ScaledRowsAreScaledInOnnxRuntime) {
   told["outputs"]["score"] = {14, -3.5};
   WriteFiles(dir / "0", *bytes, told);
   EXPECT_EQ(CheckOnnx(dir, 1), 0);
-}
-
-TEST(OnnxTest, SequenceModelIsRefusedByTheNameOfItsOp) {
-  const absl::Status status = ExportStatus(
-      "din { attention { sequence: 's0' target: 'f00' } attention { sequence: 's1' target: "
-      "'f11' } attention_hidden: 4 hidden: 4 }");
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("op `attention.0.events` has no"));
 }
 
 TEST(OnnxTest, OutputNamedAsAnInputIsRefused) {

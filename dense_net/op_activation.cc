@@ -27,17 +27,19 @@ class ActivationOp : public Op {
       case MlpOptions::TANH:
         return tile.kernels().tanh(n, tile.in[0], tile.out);
       default:  // LEAKY_RELU; the others are ops of their own.
-        for (int64_t i = 0; i < n; ++i) {
-          tile.out[i] = tile.in[0][i] < 0 ? tile.in[0][i] * kLeak : tile.in[0][i];
-        }
+        return tile.fields().leaky_relu(n, kLeak, tile.in[0], tile.out);
     }
   }
 
   // Each derivative is a function of the output, so the input may be gone.
   void Backward(const OpTile& tile) const override {
     if (tile.in_grad[0] == nullptr) return;
-    Slope(tile.kernels())(static_cast<int64_t>(tile.rows) * width(), tile.out, tile.out_grad,
-                          tile.in_grad[0], tile.in_add[0]);
+    const int64_t n = static_cast<int64_t>(tile.rows) * width();
+    if (kind_ == MlpOptions::LEAKY_RELU) {
+      return tile.fields().leaky_relu_backward(n, kLeak, tile.out, tile.out_grad, tile.in_grad[0],
+                                               tile.in_add[0]);
+    }
+    Slope(tile.kernels())(n, tile.out, tile.out_grad, tile.in_grad[0], tile.in_add[0]);
   }
 
   absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
@@ -50,20 +52,12 @@ class ActivationOp : public Op {
  private:
   static constexpr Real kLeak = static_cast<Real>(0.01);
 
-  static void LeakyBackward(int64_t n, const Real* y, const Real* g, Real* out, bool add) {
-    for (int64_t i = 0; i < n; ++i) {
-      const Real grad = y[i] > 0 ? g[i] : g[i] * kLeak;
-      out[i] = add ? out[i] + grad : grad;
-    }
-  }
   auto Slope(const Kernels& kernels) const -> decltype(Kernels::relu_backward) {
     switch (kind_) {
       case MlpOptions::SIGMOID:
         return kernels.sigmoid_backward;
       case MlpOptions::TANH:
         return kernels.tanh_backward;
-      case MlpOptions::LEAKY_RELU:
-        return LeakyBackward;
       default:
         return kernels.relu_backward;
     }

@@ -5,8 +5,6 @@
 #include <cmath>
 #include <utility>
 
-#include "dense_net/gemm.h"
-#include "dense_net/kernels.h"
 #include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
@@ -24,17 +22,19 @@ struct Head {
   int64_t DenseFloats() const { return int64_t{fields} * std::max(fields, dim); }
 
   // c (fields, fields) = a b', both (fields, dim).
-  void Gram(const Real* a, const Real* b, bool add, Real* pack, Real* c) const {
-    Gemm(fields, fields, dim, {a, stride, 1}, PackGemmB(dim, fields, b, 1, stride, pack),
-         add ? GemmStart::kAdd : GemmStart::kZero, nullptr, c);
+  void Gram(const Device& device, const Real* a, const Real* b, bool add, Real* pack,
+            Real* c) const {
+    device.Gemm(fields, fields, dim, {a, stride, 1},
+                device.PackGemmB(dim, fields, b, 1, stride, pack),
+                add ? GemmStart::kAdd : GemmStart::kZero, nullptr, c);
   }
   // c (fields, dim) = p b or, transposed, p' b: p (fields, fields), b (fields, dim).
-  void Apply(const Real* p, bool transposed, const Real* b, bool add, Real* pack, Real* dense,
-             Real* c) const {
+  void Apply(const Device& device, const Real* p, bool transposed, const Real* b, bool add,
+             Real* pack, Real* dense, Real* c) const {
     const GemmA a = transposed ? GemmA{p, 1, fields} : GemmA{p, fields, 1};
-    Gemm(fields, dim, fields, a, PackGemmB(fields, dim, b, stride, 1, pack), GemmStart::kZero,
-         nullptr, dense);
-    for (int f = 0; f < fields; ++f) Kernel().copy(dim, dense + f * dim, c + f * stride, add);
+    device.Gemm(fields, dim, fields, a, device.PackGemmB(fields, dim, b, stride, 1, pack),
+                GemmStart::kZero, nullptr, dense);
+    device.fields().copy_rows(fields, dim, {dense, dim}, {c, stride}, add);
   }
 };
 
@@ -78,8 +78,8 @@ class WeightsOp : public AttentionOp {
   void Forward(const OpTile& tile) const override {
     ForHeads(tile.rows, [&](int64_t at, int64_t weights) {
       Real* p = tile.out + weights;
-      head_.Gram(tile.in[0] + at, tile.in[1] + at, false, tile.scratch, p);
-      for (int f = 0; f < head_.fields; ++f) SoftmaxRow(p + f * head_.fields);
+      head_.Gram(tile.device(), tile.in[0] + at, tile.in[1] + at, false, tile.scratch, p);
+      tile.fields().softmax(head_.fields, head_.fields, scale_, p, p);
     });
   }
 
@@ -87,13 +87,11 @@ class WeightsOp : public AttentionOp {
     Real* ds = Dense(tile);
     Real* dense = ds + head_.DenseFloats();
     ForHeads(tile.rows, [&](int64_t at, int64_t weights) {
-      for (int f = 0; f < head_.fields; ++f) {
-        const int64_t row = int64_t{f} * head_.fields;
-        SoftmaxRowBackward(tile.out + weights + row, tile.out_grad + weights + row, ds + row);
-      }
-      head_.Apply(ds, false, tile.in[1] + at, tile.in_add[0], tile.scratch, dense,
+      tile.fields().softmax_backward(head_.fields, head_.fields, scale_, tile.out + weights,
+                                     tile.out_grad + weights, ds, false);
+      head_.Apply(tile.device(), ds, false, tile.in[1] + at, tile.in_add[0], tile.scratch, dense,
                   tile.in_grad[0] + at);
-      head_.Apply(ds, true, tile.in[0] + at, tile.in_add[1], tile.scratch, dense,
+      head_.Apply(tile.device(), ds, true, tile.in[0] + at, tile.in_add[1], tile.scratch, dense,
                   tile.in_grad[1] + at);
     });
   }
@@ -110,21 +108,6 @@ class WeightsOp : public AttentionOp {
   }
 
  private:
-  void SoftmaxRow(Real* x) const {
-    Real highest = x[0], sum = 0;
-    for (int j = 1; j < head_.fields; ++j) highest = x[j] > highest ? x[j] : highest;
-    for (int j = 0; j < head_.fields; ++j) {
-      x[j] = std::exp((x[j] - highest) * scale_);
-      sum += x[j];
-    }
-    for (int j = 0; j < head_.fields; ++j) x[j] /= sum;
-  }
-  void SoftmaxRowBackward(const Real* p, const Real* g, Real* out) const {
-    Real mean = 0;
-    for (int j = 0; j < head_.fields; ++j) mean += p[j] * g[j];
-    for (int j = 0; j < head_.fields; ++j) out[j] = p[j] * (g[j] - mean) * scale_;
-  }
-
   const Real scale_ = 1 / std::sqrt(static_cast<Real>(head_.dim));
 };
 
@@ -134,16 +117,16 @@ class MixOp : public AttentionOp {
 
   void Forward(const OpTile& tile) const override {
     ForHeads(tile.rows, [&](int64_t at, int64_t weights) {
-      head_.Apply(tile.in[0] + weights, false, tile.in[1] + at, false, tile.scratch, Dense(tile),
-                  tile.out + at);
+      head_.Apply(tile.device(), tile.in[0] + weights, false, tile.in[1] + at, false, tile.scratch,
+                  Dense(tile), tile.out + at);
     });
   }
   void Backward(const OpTile& tile) const override {
     ForHeads(tile.rows, [&](int64_t at, int64_t weights) {
-      head_.Gram(tile.out_grad + at, tile.in[1] + at, tile.in_add[0], tile.scratch,
+      head_.Gram(tile.device(), tile.out_grad + at, tile.in[1] + at, tile.in_add[0], tile.scratch,
                  tile.in_grad[0] + weights);
-      head_.Apply(tile.in[0] + weights, true, tile.out_grad + at, tile.in_add[1], tile.scratch,
-                  Dense(tile), tile.in_grad[1] + at);
+      head_.Apply(tile.device(), tile.in[0] + weights, true, tile.out_grad + at, tile.in_add[1],
+                  tile.scratch, Dense(tile), tile.in_grad[1] + at);
     });
   }
 

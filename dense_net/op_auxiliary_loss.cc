@@ -6,7 +6,7 @@
 
 #include "base/hash.h"
 #include "base/random.h"
-#include "dense_net/kernels.h"
+#include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
 namespace starling {
@@ -61,6 +61,11 @@ class AuxiliaryLossOp : public Op {
       Pull(tile, state, next, (Sigmoid(Dot(tile, state, next)) - 1) * *tile.state);
       if (other >= 0) Pull(tile, state, other, Sigmoid(Dot(tile, state, other)) * *tile.state);
     });
+  }
+
+  absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
+                                     OnnxGraph*) const override {
+    return in[0];  // It teaches; it has no score.
   }
 
  private:

@@ -1,6 +1,5 @@
 #include <utility>
 
-#include "dense_net/field_kernels.h"
 #include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
@@ -12,12 +11,12 @@ class BiInteractionOp : public Op {
   BiInteractionOp(std::string name, Value x, int dim)
       : Op(std::move(name), {x}, dim), slots_(x.width / dim), dim_(dim) {}
 
-  int64_t ScratchFloats(int) const override { return dim_; }
+  int64_t ScratchFloats(int tile) const override { return int64_t{tile} * dim_; }
   void Forward(const OpTile& tile) const override {
-    FieldKernel().bi_interaction(tile.rows, slots_, dim_, tile.in[0], tile.scratch, tile.out);
+    tile.fields().bi_interaction(tile.rows, slots_, dim_, tile.in[0], tile.scratch, tile.out);
   }
   void Backward(const OpTile& tile) const override {
-    FieldKernel().bi_interaction_backward(tile.rows, slots_, dim_, tile.in[0], tile.out_grad,
+    tile.fields().bi_interaction_backward(tile.rows, slots_, dim_, tile.in[0], tile.out_grad,
                                           tile.scratch, tile.in_grad[0], tile.in_add[0]);
   }
 

@@ -1,9 +1,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "dense_net/field_kernels.h"
-#include "dense_net/gemm.h"
-#include "dense_net/kernels.h"
 #include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
@@ -32,44 +29,40 @@ class BilinearOp : public Op {
   void Prepare(const Step& step, Real* state) const override {
     for (int h = 0; h < heads_; ++h) {
       const Real* w = step.params + weight_ + int64_t{h} * nx_ * ny_;
-      PackGemmB(nx_, ny_, w, ny_, 1, state + h * PackedGemmFloats(nx_, ny_));
-      if (step.training) PackGemmB(ny_, nx_, w, 1, ny_, Transposed(state, h));
+      step.device->PackGemmB(nx_, ny_, w, ny_, 1, state + h * PackedGemmFloats(nx_, ny_));
+      if (step.training) step.device->PackGemmB(ny_, nx_, w, 1, ny_, Transposed(state, h));
     }
   }
 
   void Forward(const OpTile& tile) const override {
-    std::fill_n(tile.out, tile.rows, Real{0});
     Real* u = tile.scratch;
     for (int h = 0; h < heads_; ++h) {
       Left(tile, h, u);
-      for (int i = 0; i < tile.rows; ++i) {
-        RowDots(1, ny_, u + int64_t{i} * ny_, Y(tile, i, h), tile.out[i], tile.out + i);
-      }
+      tile.fields().row_dots(tile.rows, ny_, 1, {u, ny_}, {Y(tile, h), int64_t{heads_} * ny_},
+                             {tile.out, 1}, h > 0);
     }
   }
 
   void Backward(const OpTile& tile) const override {
     const int m = tile.rows;
+    const int64_t x_stride = int64_t{heads_} * nx_, y_stride = int64_t{heads_} * ny_;
     Real* dense = tile.scratch;
     Real* scaled = tile.scratch + int64_t{m} * std::max(nx_, ny_);  // g * y of one head.
     Real* packed = scaled + int64_t{m} * ny_;
     for (int h = 0; h < heads_; ++h) {
       Left(tile, h, dense);
-      for (int i = 0; i < m; ++i) {
-        const Real* g = tile.out_grad + i;
-        FieldKernel().scale_rows(1, ny_, dense + int64_t{i} * ny_, g,
-                                 tile.in_grad[1] + (int64_t{i} * heads_ + h) * ny_, tile.in_add[1]);
-        FieldKernel().scale_rows(1, ny_, Y(tile, i, h), g, scaled + int64_t{i} * ny_, false);
-      }
-      Gemm(nx_, ny_, m, {tile.in[0] + int64_t{h} * nx_, 1, int64_t{heads_} * nx_},
-           PackGemmB(m, ny_, scaled, ny_, 1, packed), GemmStart::kAdd, nullptr,
-           tile.param_grads + weight_ + int64_t{h} * nx_ * ny_);
-      Gemm(m, nx_, ny_, {scaled, ny_, 1}, PackedGemmB(ny_, nx_, Transposed(tile.state, h)),
-           GemmStart::kZero, nullptr, dense);
-      for (int i = 0; i < m; ++i) {
-        Kernel().copy(nx_, dense + int64_t{i} * nx_,
-                      tile.in_grad[0] + (int64_t{i} * heads_ + h) * nx_, tile.in_add[0]);
-      }
+      tile.fields().scale_rows(m, ny_, 1, {dense, ny_}, {tile.out_grad, 1},
+                               {tile.in_grad[1] + int64_t{h} * ny_, y_stride}, tile.in_add[1]);
+      tile.fields().scale_rows(m, ny_, 1, {Y(tile, h), y_stride}, {tile.out_grad, 1}, {scaled, ny_},
+                               false);
+      tile.device().Gemm(nx_, ny_, m, {tile.in[0] + int64_t{h} * nx_, 1, x_stride},
+                         tile.device().PackGemmB(m, ny_, scaled, ny_, 1, packed), GemmStart::kAdd,
+                         nullptr, tile.param_grads + weight_ + int64_t{h} * nx_ * ny_);
+      tile.device().Gemm(m, nx_, ny_, {scaled, ny_, 1},
+                         PackedGemmB(ny_, nx_, Transposed(tile.state, h)), GemmStart::kZero,
+                         nullptr, dense);
+      tile.fields().copy_rows(m, nx_, {dense, nx_}, {tile.in_grad[0] + int64_t{h} * nx_, x_stride},
+                              tile.in_add[0]);
     }
   }
 
@@ -82,14 +75,14 @@ class BilinearOp : public Op {
   Real* Transposed(Real* state, int h) const {
     return state + heads_ * PackedGemmFloats(nx_, ny_) + h * PackedGemmFloats(ny_, nx_);
   }
-  const Real* Y(const OpTile& tile, int row, int h) const {
-    return tile.in[1] + (int64_t{row} * heads_ + h) * ny_;
-  }
+  // Head h of the first row of y.
+  const Real* Y(const OpTile& tile, int h) const { return tile.in[1] + int64_t{h} * ny_; }
   // u (rows, ny) = head h of x times its weights.
   void Left(const OpTile& tile, int h, Real* u) const {
-    Gemm(tile.rows, ny_, nx_, {tile.in[0] + int64_t{h} * nx_, int64_t{heads_} * nx_, 1},
-         PackedGemmB(nx_, ny_, tile.state + h * PackedGemmFloats(nx_, ny_)), GemmStart::kZero,
-         nullptr, u);
+    tile.device().Gemm(tile.rows, ny_, nx_,
+                       {tile.in[0] + int64_t{h} * nx_, int64_t{heads_} * nx_, 1},
+                       PackedGemmB(nx_, ny_, tile.state + h * PackedGemmFloats(nx_, ny_)),
+                       GemmStart::kZero, nullptr, u);
   }
 
   const int heads_, nx_, ny_;

@@ -1,9 +1,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "dense_net/field_kernels.h"
-#include "dense_net/gemm.h"
-#include "dense_net/kernels.h"
 #include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
@@ -34,12 +31,12 @@ class CinLayerOp : public Op {
     return PackedGemmFloats(k_, n_) + (step.training ? PackedGemmFloats(n_, k_) : 0);
   }
   int64_t ScratchFloats(int) const override {
-    return 2 * ChunkFloats() + PackedGemmFloats(chunk_ * dim_, n_) + maps0_;
+    return 2 * ChunkFloats() + PackedGemmFloats(chunk_ * dim_, n_);
   }
   void Prepare(const Step& step, Real* state) const override {
     const Real* w = step.params + weight_;
-    PackGemmB(k_, n_, w, n_, 1, state);
-    if (step.training) PackGemmB(n_, k_, w, 1, n_, state + PackedGemmFloats(k_, n_));
+    step.device->PackGemmB(k_, n_, w, n_, 1, state);
+    if (step.training) step.device->PackGemmB(n_, k_, w, 1, n_, state + PackedGemmFloats(k_, n_));
   }
 
   void Forward(const OpTile& tile) const override {
@@ -48,7 +45,8 @@ class CinLayerOp : public Op {
     for (int first = 0; first < tile.rows; first += chunk_) {
       const int m = std::min(chunk_, tile.rows - first) * dim_;
       const Real* z = Products(tile, first, m);
-      Gemm(m, n_, k_, {z, k_, 1}, w, GemmStart::kBias, bias, tile.out + At(first, n_));
+      tile.device().Gemm(m, n_, k_, {z, k_, 1}, w, GemmStart::kBias, bias,
+                         tile.out + At(first, n_));
     }
   }
 
@@ -59,11 +57,15 @@ class CinLayerOp : public Op {
       const int m = std::min(chunk_, tile.rows - first) * dim_;
       const Real* z = Products(tile, first, m);
       const Real* g = tile.out_grad + At(first, n_);
-      Kernel().add_rows(m, n_, g, nullptr, tile.param_grads + bias_);
-      const GemmB packed = PackGemmB(m, n_, g, n_, 1, dz + ChunkFloats());
-      Gemm(k_, n_, m, {z, 1, k_}, packed, GemmStart::kAdd, nullptr, tile.param_grads + weight_);
-      Gemm(m, k_, n_, {g, n_, 1}, transposed, GemmStart::kZero, nullptr, dz);
-      for (int i = 0; i < m; ++i) FactorGradients(tile, At(first, 1) + i, dz + int64_t{i} * k_);
+      tile.kernels().add_rows(m, n_, g, nullptr, tile.param_grads + bias_);
+      const GemmB packed = tile.device().PackGemmB(m, n_, g, n_, 1, dz + ChunkFloats());
+      tile.device().Gemm(k_, n_, m, {z, 1, k_}, packed, GemmStart::kAdd, nullptr,
+                         tile.param_grads + weight_);
+      tile.device().Gemm(m, k_, n_, {g, n_, 1}, transposed, GemmStart::kZero, nullptr, dz);
+      const int64_t at0 = At(first, maps0_), at = At(first, maps_);
+      tile.fields().outer_backward(m, maps0_, maps_, tile.in[0] + at0, tile.in[1] + at, dz,
+                                   tile.in_grad[0] + at0, tile.in_add[0], tile.in_grad[1] + at,
+                                   tile.in_add[1]);
     }
   }
 
@@ -83,21 +85,9 @@ class CinLayerOp : public Op {
   int64_t At(int row, int width) const { return int64_t{row} * dim_ * width; }
 
   const Real* Products(const OpTile& tile, int first, int m) const {
-    FieldKernel().outer(m, maps0_, maps_, tile.in[0] + At(first, maps0_),
+    tile.fields().outer(m, maps0_, maps_, tile.in[0] + At(first, maps0_),
                         tile.in[1] + At(first, maps_), tile.scratch);
     return tile.scratch;
-  }
-
-  // `at`: which coordinate of which row, counted through the tile.
-  void FactorGradients(const OpTile& tile, int64_t at, const Real* dz) const {
-    const Real* x = tile.in[1] + at * maps_;
-    Real* dx0 = tile.in_grad[0] + at * maps0_;
-    Real* dx = tile.in_grad[1] + at * maps_;
-    Real* sums = tile.scratch + 2 * ChunkFloats() + PackedGemmFloats(chunk_ * dim_, n_);
-    RowDots(maps0_, maps_, dz, x, 0, sums);
-    Kernel().copy(maps0_, sums, dx0, tile.in_add[0]);
-    if (!tile.in_add[1]) std::fill_n(dx, maps_, Real{0});
-    Kernel().add_rows(maps0_, maps_, dz, tile.in[0] + at * maps0_, dx);
   }
 
   const int dim_, n_, maps0_, maps_, k_;

@@ -1,9 +1,7 @@
-#include <algorithm>
 #include <utility>
 
 #include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
-#include "dense_net/real.h"
 
 namespace starling {
 namespace {
@@ -21,25 +19,23 @@ class ColumnsOp : public Op {
 
   void Forward(const OpTile& tile) const override {
     Real* out = tile.out;
-    for (int i = 0; i < tile.rows; ++i) {
-      const Real* x = tile.in[0] + int64_t{i} * x_width_;
-      for (const ColumnRange& range : ranges_) {
-        tile.kernels().copy(range.width, x + range.begin, out, false);
-        out += range.width;
-      }
+    for (const ColumnRange& range : ranges_) {
+      tile.fields().copy_rows(tile.rows, range.width, {tile.in[0] + range.begin, x_width_},
+                              {out, width()}, false);
+      out += range.width;
     }
   }
 
   void Backward(const OpTile& tile) const override {
     if (tile.in_grad[0] == nullptr) return;
+    if (!tile.in_add[0]) {
+      tile.kernels().fill(int64_t{tile.rows} * x_width_, 0, tile.in_grad[0]);
+    }
     const Real* g = tile.out_grad;
-    if (!tile.in_add[0]) std::fill_n(tile.in_grad[0], int64_t{tile.rows} * x_width_, Real{0});
-    for (int i = 0; i < tile.rows; ++i) {
-      Real* x = tile.in_grad[0] + int64_t{i} * x_width_;
-      for (const ColumnRange& range : ranges_) {
-        tile.kernels().copy(range.width, g, x + range.begin, true);
-        g += range.width;
-      }
+    for (const ColumnRange& range : ranges_) {
+      tile.fields().copy_rows(tile.rows, range.width, {g, width()},
+                              {tile.in_grad[0] + range.begin, x_width_}, true);
+      g += range.width;
     }
   }
 

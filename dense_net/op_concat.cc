@@ -22,9 +22,7 @@ class ConcatOp : public Op {
     Real* out = tile.out;
     for (size_t v = 0; v < inputs().size(); ++v) {
       const int n = inputs()[v].width;
-      for (int i = 0; i < tile.rows; ++i) {
-        tile.kernels().copy(n, tile.in[v] + int64_t{i} * n, out + int64_t{i} * width(), false);
-      }
+      tile.fields().copy_rows(tile.rows, n, {tile.in[v], n}, {out, width()}, false);
       out += n;
     }
   }
@@ -32,9 +30,8 @@ class ConcatOp : public Op {
     const Real* g = tile.out_grad;
     for (size_t v = 0; v < inputs().size(); ++v) {
       const int n = inputs()[v].width;
-      for (int i = 0; tile.in_grad[v] != nullptr && i < tile.rows; ++i) {
-        tile.kernels().copy(n, g + int64_t{i} * width(), tile.in_grad[v] + int64_t{i} * n,
-                            tile.in_add[v]);
+      if (tile.in_grad[v] != nullptr) {
+        tile.fields().copy_rows(tile.rows, n, {g, width()}, {tile.in_grad[v], n}, tile.in_add[v]);
       }
       g += n;
     }

@@ -11,6 +11,7 @@ class CrossOp : public Op {
   CrossOp(std::string name, Value x0, Value u, Value x)
       : Op(std::move(name), {x0, u, x}, x.width) {}
   std::string Key() const override { return "cross"; }
+  Fusing fusing() const override { return Fusing::kCombine; }
 
   void Forward(const OpTile& tile) const override {
     tile.kernels().multiply_add(Floats(tile), tile.in[0], tile.in[1], tile.in[2], tile.out);

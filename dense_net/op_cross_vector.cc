@@ -1,7 +1,5 @@
 #include <utility>
 
-#include "dense_net/field_kernels.h"
-#include "dense_net/kernels.h"
 #include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
@@ -16,24 +14,21 @@ class CrossVectorOp : public Op {
   bool trainable() const override { return true; }
 
   void Forward(const OpTile& tile) const override {
-    FieldKernel().cross(tile.rows, width(), tile.in[0], tile.in[1], tile.step->params + bias_,
+    tile.fields().cross(tile.rows, width(), tile.in[0], tile.in[1], tile.step->params + bias_,
                         tile.in[2], tile.out);
   }
 
   void Backward(const OpTile& tile) const override {
     const int m = tile.rows, n = width();
     const Real* g = tile.out_grad;
-    Kernel().add_rows(m, n, g, nullptr, tile.param_grads + bias_);
+    tile.kernels().add_rows(m, n, g, nullptr, tile.param_grads + bias_);
     if (tile.in_grad[0] != nullptr) {
-      FieldKernel().scale_rows(m, n, g, tile.in[1], tile.in_grad[0], tile.in_add[0]);
+      tile.fields().scale_rows(m, n, 1, {g, n}, {tile.in[1], 1}, {tile.in_grad[0], n},
+                               tile.in_add[0]);
     }
-    for (int i = 0; i < m; ++i) {
-      const int64_t at = int64_t{i} * n;
-      Real* du = tile.in_grad[1] + i;
-      RowDots(1, n, g + at, tile.in[0] + at, tile.in_add[1] ? *du : 0, du);
-    }
+    tile.fields().row_dots(m, n, 1, {g, n}, {tile.in[0], n}, {tile.in_grad[1], 1}, tile.in_add[1]);
     if (tile.in_grad[2] != nullptr) {
-      Kernel().copy(int64_t{m} * n, g, tile.in_grad[2], tile.in_add[2]);
+      tile.kernels().copy(int64_t{m} * n, g, tile.in_grad[2], tile.in_add[2]);
     }
   }
 

@@ -2,7 +2,6 @@
 
 #include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
-#include "dense_net/real.h"
 
 namespace starling {
 namespace {
@@ -18,27 +17,17 @@ class DotOp : public Op {
   bool trainable() const override { return true; }
 
   void Forward(const OpTile& tile) const override {
-    for (int i = 0; i < tile.rows; ++i) {
-      const Real* a = tile.in[0] + int64_t{i} * k_;
-      const Real* b = tile.in[1] + int64_t{i} * k_;
-      Real dot = 0;
-      for (int j = 0; j < k_; ++j) dot += a[j] * b[j];
-      tile.out[i] = scale_ * dot + tile.step->params[bias_];
-    }
+    tile.kernels().spread(tile.rows, 1, tile.step->params + bias_, tile.out);
+    tile.fields().row_dots(tile.rows, k_, scale_, {tile.in[0], k_}, {tile.in[1], k_}, {tile.out, 1},
+                           true);
   }
 
   void Backward(const OpTile& tile) const override {
-    for (int i = 0; i < tile.rows; ++i) {
-      const Real g = tile.out_grad[i];
-      tile.param_grads[bias_] += g;
-      for (int side = 0; side < 2; ++side) {
-        if (tile.in_grad[side] == nullptr) continue;
-        const Real* other = tile.in[1 - side] + int64_t{i} * k_;
-        Real* out = tile.in_grad[side] + int64_t{i} * k_;
-        for (int j = 0; j < k_; ++j) {
-          out[j] = (tile.in_add[side] ? out[j] : 0) + scale_ * g * other[j];
-        }
-      }
+    tile.kernels().add_rows(tile.rows, 1, tile.out_grad, nullptr, tile.param_grads + bias_);
+    for (int side = 0; side < 2; ++side) {
+      if (tile.in_grad[side] == nullptr) continue;
+      tile.fields().scale_rows(tile.rows, k_, scale_, {tile.in[1 - side], k_}, {tile.out_grad, 1},
+                               {tile.in_grad[side], k_}, tile.in_add[side]);
     }
   }
 

@@ -3,18 +3,9 @@
 
 #include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
-#include "dense_net/real.h"
 
 namespace starling {
 namespace {
-
-// Copies a (m, n) block between a dense matrix and columns of a wider one.
-void CopyBlock(const OpTile& tile, int n, const Real* from, int64_t from_stride, Real* to,
-               int64_t to_stride, bool add) {
-  for (int i = 0; i < tile.rows; ++i) {
-    tile.kernels().copy(n, from + i * from_stride, to + i * to_stride, add);
-  }
-}
 
 class GroupedLinearOp : public Op {
  public:
@@ -53,18 +44,19 @@ class GroupedLinearOp : public Op {
   void Forward(const OpTile& tile) const override {
     const int m = tile.rows;
     for (int g = 0; g < groups_; ++g) {
-      const Real* bias = tile.step->params + bias_ + int64_t{g} * n_;
+      const Real* bias = bias_ < 0 ? nullptr : tile.step->params + bias_ + int64_t{g} * n_;
       tile.device().Gemm(m, n_, k_, {tile.in[0] + int64_t{g} * k_, groups_ * k_, 1},
-                         PackedGemmB(k_, n_, tile.state + g * Packed()), GemmStart::kBias, bias,
-                         tile.scratch);
-      CopyBlock(tile, n_, tile.scratch, n_, tile.out + int64_t{g} * n_, width(), false);
+                         PackedGemmB(k_, n_, tile.state + g * Packed()),
+                         bias == nullptr ? GemmStart::kZero : GemmStart::kBias, bias, tile.scratch);
+      tile.fields().copy_rows(m, n_, {tile.scratch, n_}, {tile.out + int64_t{g} * n_, width()},
+                              false);
     }
   }
 
   void Backward(const OpTile& tile) const override {
     const int m = tile.rows, x_width = groups_ * k_;
     Real* grads = tile.param_grads;
-    tile.kernels().add_rows(m, width(), tile.out_grad, nullptr, grads + bias_);
+    if (bias_ >= 0) tile.kernels().add_rows(m, width(), tile.out_grad, nullptr, grads + bias_);
     for (int g = 0; g < groups_; ++g) {
       const Real* out_grad = tile.out_grad + int64_t{g} * n_;
       const Real* x = tile.in[0] + int64_t{g} * k_;
@@ -76,13 +68,15 @@ class GroupedLinearOp : public Op {
       const Real* turned = tile.state + groups_ * Packed() + g * PackedTransposed();
       tile.device().Gemm(m, k_, n_, {out_grad, width(), 1}, PackedGemmB(n_, k_, turned),
                          GemmStart::kZero, nullptr, block);
-      CopyBlock(tile, k_, block, k_, tile.in_grad[0] + int64_t{g} * k_, x_width, tile.in_add[0]);
+      tile.fields().copy_rows(m, k_, {block, k_}, {tile.in_grad[0] + int64_t{g} * k_, x_width},
+                              tile.in_add[0]);
     }
   }
 
   absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
                                      OnnxGraph* onnx) const override {
     const std::string product = onnx->GroupMatMul(in[0], weight_, {groups_, k_, n_});
+    if (bias_ < 0) return product;
     return onnx->Node("Add", {product, onnx->Param(bias_, {1, width()})});
   }
 
@@ -90,17 +84,18 @@ class GroupedLinearOp : public Op {
   int64_t Packed() const { return PackedGemmFloats(k_, n_); }
   int64_t PackedTransposed() const { return PackedGemmFloats(n_, k_); }
   const int groups_, k_, n_;
-  const int64_t weight_, bias_;  // Offsets: (groups, k, n) and (groups, n).
+  const int64_t weight_, bias_;  // Offsets: (groups, k, n) and (groups, n); bias -1: none.
 };
 
 }  // namespace
 
-Value GroupedLinear(GraphBuilder* graph, std::string name, Value x, int groups, int width) {
+Value GroupedLinear(GraphBuilder* graph, std::string name, Value x, int groups, int width,
+                    bool bias) {
   const int64_t weight =
       graph->AddParam(name + ".weight", x.width, width, Init::kXavierNormal, true);
-  const int64_t bias = graph->AddParam(name + ".bias", groups, width, Init::kZero, false);
+  const int64_t b = bias ? graph->AddParam(name + ".bias", groups, width, Init::kZero, false) : -1;
   return graph->Append(
-      std::make_unique<GroupedLinearOp>(std::move(name), x, groups, width, weight, bias));
+      std::make_unique<GroupedLinearOp>(std::move(name), x, groups, width, weight, b));
 }
 
 }  // namespace starling

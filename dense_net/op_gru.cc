@@ -5,10 +5,9 @@
 //   n    = tanh(gates_n + r * hidden_n)           hidden = h W + b
 //   h'   = (1 - u) * h + u * n                    u scaled by the event's weight, if given
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
-#include "dense_net/kernels.h"
+#include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
 namespace starling {
@@ -91,6 +90,32 @@ class GruOp : public Op {
     const GemmB g = tile.device().PackGemmB(positions, 3 * h, g_hidden, 3 * h, 1, carry);
     tile.device().Gemm(h, 3 * h, positions, {before, 1, h}, g, GemmStart::kAdd, nullptr,
                        grads + weight_);
+  }
+
+  absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
+                                     OnnxGraph* onnx) const override {
+    const int64_t h = width();
+    const bool weighted = in.size() > 1;
+    auto part = [&](const std::string& x, int gate) {
+      return onnx->Slice(x, gate * h, (gate + 1) * h);
+    };
+    auto gate = [&](const std::string& gates, const std::string& hidden, int which) {
+      return onnx->Node("Sigmoid", {onnx->Node("Add", {part(gates, which), part(hidden, which)})});
+    };
+    auto step = [&](const std::string& before, const std::vector<std::string>& at) {
+      const std::string product = onnx->Node("MatMul", {before, onnx->Param(weight_)});
+      const std::string hidden = onnx->Node("Add", {product, onnx->Param(bias_)});
+      const std::string reset = gate(at[0], hidden, 0);
+      std::string update = gate(at[0], hidden, 1);
+      if (weighted) update = onnx->Node("Mul", {update, at[1]});
+      const std::string past = onnx->Node("Mul", {reset, part(hidden, 2)});
+      const std::string fresh = onnx->Node("Tanh", {onnx->Node("Add", {part(at[0], 2), past})});
+      const std::string change = onnx->Node("Mul", {update, onnx->Node("Sub", {fresh, before})});
+      return onnx->Node("Add", {before, change});
+    };
+    std::vector<int64_t> widths = {3 * h};
+    if (weighted) widths.push_back(1);
+    return onnx->Scan(sequence(), h, in, widths, step);
   }
 
  private:

@@ -1,7 +1,5 @@
 #include <utility>
 
-#include "dense_net/field_kernels.h"
-#include "dense_net/kernels.h"
 #include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
@@ -18,17 +16,17 @@ class LayerNormOp : public Op {
         shift_(shift) {}
 
   bool trainable() const override { return true; }
-  int64_t ScratchFloats(int) const override { return n_; }
+  int64_t ScratchFloats(int tile) const override { return int64_t{2} * tile * positions_; }
 
   void Forward(const OpTile& tile) const override {
     const Real* params = tile.step->params;
-    FieldKernel().layer_norm(tile.rows * positions_, n_, tile.in[0], params + scale_,
+    tile.fields().layer_norm(tile.rows * positions_, n_, tile.in[0], params + scale_,
                              params + shift_, tile.out);
   }
   void Backward(const OpTile& tile) const override {
     const int m = tile.rows * positions_;
-    Kernel().add_rows(m, n_, tile.out_grad, nullptr, tile.param_grads + shift_);
-    FieldKernel().layer_norm_backward(m, n_, tile.in[0], tile.step->params + scale_, tile.out_grad,
+    tile.kernels().add_rows(m, n_, tile.out_grad, nullptr, tile.param_grads + shift_);
+    tile.fields().layer_norm_backward(m, n_, tile.in[0], tile.step->params + scale_, tile.out_grad,
                                       tile.scratch, tile.param_grads + scale_, tile.in_grad[0],
                                       tile.in_add[0]);
   }

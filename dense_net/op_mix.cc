@@ -1,9 +1,7 @@
-#include <algorithm>
 #include <utility>
 
 #include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
-#include "dense_net/real.h"
 
 namespace starling {
 namespace {
@@ -21,35 +19,24 @@ class MixOp : public Op {
       : Op(std::move(name), Inputs(weights, experts), width) {}
 
   void Forward(const OpTile& tile) const override {
-    const int gates = inputs()[0].width;
-    for (int i = 0; i < tile.rows; ++i) {
-      const Real* gate = tile.in[0] + int64_t{i} * gates;
-      Real* out = tile.out + int64_t{i} * width();
-      std::fill_n(out, width(), Real{0});
-      for (size_t v = 1; v < inputs().size(); ++v) {
-        const Real* x = tile.in[v] + int64_t{i} * inputs()[v].width;
-        for (int e = 0; e < inputs()[v].width; e += width()) {
-          const Real w = *gate++;
-          for (int j = 0; j < width(); ++j) out[j] += w * x[e + j];
-        }
-      }
-    }
+    ForExperts([&](size_t input, int column, int gate) {
+      tile.fields().scale_rows(tile.rows, width(), 1, Columns(tile.in[input], input, column),
+                               Columns(tile.in[0], 0, gate), {tile.out, width()}, gate > 0);
+    });
   }
 
   void Backward(const OpTile& tile) const override {
-    const int gates = inputs()[0].width;
-    for (int i = 0; i < tile.rows; ++i) {
-      const int64_t at = int64_t{i} * gates;
-      const Real* g = tile.out_grad + int64_t{i} * width();
-      int gate = 0;
-      for (size_t v = 1; v < inputs().size(); ++v) {
-        const int64_t row = int64_t{i} * inputs()[v].width;
-        for (int e = 0; e < inputs()[v].width; e += width(), ++gate) {
-          GiveGate(tile, at + gate, g, tile.in[v] + row + e);
-          GiveExpert(tile, v, row + e, g, tile.in[0][at + gate]);
-        }
+    const RowsIn g = {tile.out_grad, width()};
+    ForExperts([&](size_t input, int column, int gate) {
+      if (tile.in_grad[0] != nullptr) {
+        tile.fields().row_dots(tile.rows, width(), 1, g, Columns(tile.in[input], input, column),
+                               Columns(tile.in_grad[0], 0, gate), tile.in_add[0]);
       }
-    }
+      if (tile.in_grad[input] != nullptr) {
+        tile.fields().scale_rows(tile.rows, width(), 1, g, Columns(tile.in[0], 0, gate),
+                                 Columns(tile.in_grad[input], input, column), tile.in_add[input]);
+      }
+    });
   }
 
   absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
@@ -64,16 +51,18 @@ class MixOp : public Op {
   }
 
  private:
-  void GiveGate(const OpTile& tile, int64_t at, const Real* g, const Real* x) const {
-    if (tile.in_grad[0] == nullptr) return;
-    Real dot = tile.in_add[0] ? tile.in_grad[0][at] : 0;
-    for (int j = 0; j < width(); ++j) dot += g[j] * x[j];
-    tile.in_grad[0][at] = dot;
+  // Calls fn(input, first column in it, number among all) for each expert.
+  template <typename Fn>
+  void ForExperts(const Fn& fn) const {
+    int gate = 0;
+    for (size_t v = 1; v < inputs().size(); ++v) {
+      for (int column = 0; column < inputs()[v].width; column += width()) fn(v, column, gate++);
+    }
   }
-  void GiveExpert(const OpTile& tile, size_t input, int64_t at, const Real* g, Real w) const {
-    if (tile.in_grad[input] == nullptr) return;
-    Real* out = tile.in_grad[input] + at;
-    for (int j = 0; j < width(); ++j) out[j] = (tile.in_add[input] ? out[j] : 0) + w * g[j];
+  // From a column of an input on.
+  template <typename T>
+  Strided<T> Columns(T* matrix, size_t input, int column) const {
+    return {matrix + column, inputs()[input].width};
   }
 };
 

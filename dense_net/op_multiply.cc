@@ -1,6 +1,5 @@
 #include <utility>
 
-#include "dense_net/field_kernels.h"
 #include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
@@ -13,12 +12,12 @@ class MultiplyOp : public Op {
       : Op(std::move(name), {a, b}, a.width), scale_(static_cast<Real>(scale)) {}
 
   void Forward(const OpTile& tile) const override {
-    FieldKernel().scaled_multiply(Floats(tile), scale_, tile.in[0], tile.in[1], tile.out, false);
+    tile.fields().scaled_multiply(Floats(tile), scale_, tile.in[0], tile.in[1], tile.out, false);
   }
   void Backward(const OpTile& tile) const override {
     for (int v = 0; v < 2; ++v) {
       if (tile.in_grad[v] == nullptr) continue;
-      FieldKernel().scaled_multiply(Floats(tile), scale_, tile.out_grad, tile.in[1 - v],
+      tile.fields().scaled_multiply(Floats(tile), scale_, tile.out_grad, tile.in[1 - v],
                                     tile.in_grad[v], tile.in_add[v]);
     }
   }

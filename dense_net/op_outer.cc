@@ -1,8 +1,5 @@
-#include <algorithm>
 #include <utility>
 
-#include "dense_net/field_kernels.h"
-#include "dense_net/kernels.h"
 #include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
@@ -14,19 +11,12 @@ class OuterOp : public Op {
   OuterOp(std::string name, Value a, Value b)
       : Op(std::move(name), {a, b}, a.width * b.width), na_(a.width), nb_(b.width) {}
 
-  int64_t ScratchFloats(int) const override { return na_; }
   void Forward(const OpTile& tile) const override {
-    FieldKernel().outer(tile.rows, na_, nb_, tile.in[0], tile.in[1], tile.out);
+    tile.fields().outer(tile.rows, na_, nb_, tile.in[0], tile.in[1], tile.out);
   }
   void Backward(const OpTile& tile) const override {
-    for (int i = 0; i < tile.rows; ++i) {
-      const Real* g = tile.out_grad + int64_t{i} * width();
-      RowDots(na_, nb_, g, tile.in[1] + int64_t{i} * nb_, 0, tile.scratch);
-      Kernel().copy(na_, tile.scratch, tile.in_grad[0] + int64_t{i} * na_, tile.in_add[0]);
-      Real* db = tile.in_grad[1] + int64_t{i} * nb_;
-      if (!tile.in_add[1]) std::fill_n(db, nb_, Real{0});
-      Kernel().add_rows(na_, nb_, g, tile.in[0] + int64_t{i} * na_, db);
-    }
+    tile.fields().outer_backward(tile.rows, na_, nb_, tile.in[0], tile.in[1], tile.out_grad,
+                                 tile.in_grad[0], tile.in_add[0], tile.in_grad[1], tile.in_add[1]);
   }
 
   absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,

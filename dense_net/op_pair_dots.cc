@@ -1,8 +1,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "dense_net/gemm.h"
-#include "dense_net/kernels.h"
 #include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
@@ -27,12 +25,10 @@ class PairDotsOp : public Op {
     Real* packed = tile.scratch + Square();
     const Real* x = tile.in[0];
     Real* out = tile.out;
-    for (int i = 0; i < tile.rows; ++i, x += slots_ * dim_) {
-      const GemmB b = PackGemmB(dim_, slots_, x, 1, dim_, packed);
-      Gemm(slots_, slots_, dim_, {x, dim_, 1}, b, GemmStart::kZero, nullptr, square);
-      for (int s = 0; s + 1 < slots_; out += slots_ - 1 - s, ++s) {
-        Kernel().copy(slots_ - 1 - s, square + int64_t{s} * slots_ + s + 1, out, false);
-      }
+    for (int i = 0; i < tile.rows; ++i, x += slots_ * dim_, out += width()) {
+      const GemmB b = tile.device().PackGemmB(dim_, slots_, x, 1, dim_, packed);
+      tile.device().Gemm(slots_, slots_, dim_, {x, dim_, 1}, b, GemmStart::kZero, nullptr, square);
+      tile.fields().upper(slots_, square, out);
     }
   }
 
@@ -41,11 +37,11 @@ class PairDotsOp : public Op {
     const Real* x = tile.in[0];
     const Real* g = tile.out_grad;
     Real* out = tile.in_grad[0];
-    for (int i = 0; i < tile.rows; ++i, x += slots_ * dim_, out += slots_ * dim_) {
-      g = FillSymmetric(g, square);
-      const GemmB b = ViewGemmB(slots_, dim_, x, tile.scratch + Square());
-      Gemm(slots_, dim_, slots_, {square, slots_, 1}, b,
-           tile.in_add[0] ? GemmStart::kAdd : GemmStart::kZero, nullptr, out);
+    for (int i = 0; i < tile.rows; ++i, x += slots_ * dim_, out += slots_ * dim_, g += width()) {
+      tile.fields().fill_symmetric(slots_, g, square);
+      const GemmB b = tile.device().ViewGemmB(slots_, dim_, x, tile.scratch + Square());
+      tile.device().Gemm(slots_, dim_, slots_, {square, slots_, 1}, b,
+                         tile.in_add[0] ? GemmStart::kAdd : GemmStart::kZero, nullptr, out);
     }
   }
 
@@ -63,17 +59,6 @@ class PairDotsOp : public Op {
  private:
   static int PairsOf(int slots) { return slots * (slots - 1) / 2; }
   int64_t Square() const { return (int64_t{slots_} * slots_ + 15) / 16 * 16; }
-
-  // Returns the end of what it read of `pairs`.
-  const Real* FillSymmetric(const Real* pairs, Real* square) const {
-    for (int i = 0; i < slots_; ++i) {
-      square[i * slots_ + i] = 0;
-      for (int j = i + 1; j < slots_; ++j) {
-        square[i * slots_ + j] = square[j * slots_ + i] = *pairs++;
-      }
-    }
-    return pairs;
-  }
 
   const int slots_, dim_;
 };

@@ -1,8 +1,5 @@
-#include <algorithm>
 #include <utility>
 
-#include "dense_net/field_kernels.h"
-#include "dense_net/kernels.h"
 #include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
@@ -17,15 +14,12 @@ class PairProductsOp : public Op {
         dim_(dim) {}
 
   void Forward(const OpTile& tile) const override {
-    FieldKernel().pair_products(tile.rows, slots_, dim_, tile.in[0], tile.in[1], tile.out);
+    tile.fields().pair_products(tile.rows, slots_, dim_, tile.in[0], tile.in[1], tile.out);
   }
   void Backward(const OpTile& tile) const override {
-    const int64_t n = int64_t{tile.rows} * slots_ * dim_;
-    for (int v = 0; v < 2; ++v) {
-      if (!tile.in_add[v]) std::fill_n(tile.in_grad[v], n, Real{0});
-    }
-    FieldKernel().pair_products_backward(tile.rows, slots_, dim_, tile.in[0], tile.in[1],
-                                         tile.out_grad, tile.in_grad[0], tile.in_grad[1]);
+    tile.fields().pair_products_backward(tile.rows, slots_, dim_, tile.in[0], tile.in[1],
+                                         tile.out_grad, tile.in_grad[0], tile.in_add[0],
+                                         tile.in_grad[1], tile.in_add[1]);
   }
 
   absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,

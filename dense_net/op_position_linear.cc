@@ -1,8 +1,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "dense_net/gemm.h"
-#include "dense_net/kernels.h"
 #include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
@@ -29,28 +27,29 @@ class PositionLinearOp : public Op {
   int64_t ScratchFloats(int) const override { return PackedGemmFloats(kChunk, n_); }
   void Prepare(const Step& step, Real* state) const override {
     const Real* w = step.params + weight_;
-    PackGemmB(k_, n_, w, n_, 1, state);
-    if (step.training) PackGemmB(n_, k_, w, 1, n_, state + PackedGemmFloats(k_, n_));
+    step.device->PackGemmB(k_, n_, w, n_, 1, state);
+    if (step.training) step.device->PackGemmB(n_, k_, w, 1, n_, state + PackedGemmFloats(k_, n_));
   }
 
   void Forward(const OpTile& tile) const override {
-    Gemm(tile.rows * positions_, n_, k_, {tile.in[0], k_, 1}, PackedGemmB(k_, n_, tile.state),
-         GemmStart::kZero, nullptr, tile.out);
+    tile.device().Gemm(tile.rows * positions_, n_, k_, {tile.in[0], k_, 1},
+                       PackedGemmB(k_, n_, tile.state), GemmStart::kZero, nullptr, tile.out);
   }
 
   void Backward(const OpTile& tile) const override {
     const int m = tile.rows * positions_;
     for (int first = 0; first < m; first += kChunk) {
       const int chunk = std::min(kChunk, m - first);
-      const GemmB g =
-          PackGemmB(chunk, n_, tile.out_grad + int64_t{first} * n_, n_, 1, tile.scratch);
-      Gemm(k_, n_, chunk, {tile.in[0] + int64_t{first} * k_, 1, k_}, g, GemmStart::kAdd, nullptr,
-           tile.param_grads + weight_);
+      const GemmB g = tile.device().PackGemmB(chunk, n_, tile.out_grad + int64_t{first} * n_, n_, 1,
+                                              tile.scratch);
+      tile.device().Gemm(k_, n_, chunk, {tile.in[0] + int64_t{first} * k_, 1, k_}, g,
+                         GemmStart::kAdd, nullptr, tile.param_grads + weight_);
     }
     if (tile.in_grad[0] == nullptr) return;
-    Gemm(m, k_, n_, {tile.out_grad, n_, 1},
-         PackedGemmB(n_, k_, tile.state + PackedGemmFloats(k_, n_)),
-         tile.in_add[0] ? GemmStart::kAdd : GemmStart::kZero, nullptr, tile.in_grad[0]);
+    tile.device().Gemm(m, k_, n_, {tile.out_grad, n_, 1},
+                       PackedGemmB(n_, k_, tile.state + PackedGemmFloats(k_, n_)),
+                       tile.in_add[0] ? GemmStart::kAdd : GemmStart::kZero, nullptr,
+                       tile.in_grad[0]);
   }
 
   absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,

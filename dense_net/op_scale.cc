@@ -1,7 +1,5 @@
-#include <algorithm>
 #include <utility>
 
-#include "dense_net/kernels.h"
 #include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
@@ -13,29 +11,34 @@ class ScaleRowsOp : public Op {
   ScaleRowsOp(std::string name, Value scale, Value x) : Op(std::move(name), {scale, x}, x.width) {}
 
   void Forward(const OpTile& tile) const override {
-    for (int i = 0; i < tile.rows; ++i) {
-      const int64_t at = int64_t{i} * width();
-      for (int j = 0; j < width(); ++j) tile.out[at + j] = tile.in[0][i] * tile.in[1][at + j];
-    }
+    const int n = Part();
+    tile.fields().scale_rows(Parts(tile), n, 1, {tile.in[1], n}, {tile.in[0], 1}, {tile.out, n},
+                             false);
   }
   void Backward(const OpTile& tile) const override {
-    for (int i = 0; i < tile.rows; ++i) {
-      const Real* x = tile.in[1] + int64_t{i} * width();
-      const Real* g = tile.out_grad + int64_t{i} * width();
-      Real dot = 0;
-      for (int j = 0; j < width(); ++j) dot += g[j] * x[j];
-      if (Real* scale = tile.in_grad[0]) scale[i] = tile.in_add[0] ? scale[i] + dot : dot;
-      if (tile.in_grad[1] == nullptr) continue;
-      Real* dx = tile.in_grad[1] + int64_t{i} * width();
-      if (!tile.in_add[1]) std::fill_n(dx, width(), Real{0});
-      for (int j = 0; j < width(); ++j) dx[j] += tile.in[0][i] * g[j];
+    const int m = Parts(tile), n = Part();
+    if (tile.in_grad[0] != nullptr) {
+      tile.fields().row_dots(m, n, 1, {tile.out_grad, n}, {tile.in[1], n}, {tile.in_grad[0], 1},
+                             tile.in_add[0]);
+    }
+    if (tile.in_grad[1] != nullptr) {
+      tile.fields().scale_rows(m, n, 1, {tile.out_grad, n}, {tile.in[0], 1}, {tile.in_grad[1], n},
+                               tile.in_add[1]);
     }
   }
 
   absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
                                      OnnxGraph* onnx) const override {
-    return onnx->Node("Mul", in);
+    const int64_t parts = inputs()[0].width;
+    if (parts == 1) return onnx->Node("Mul", in);
+    const std::string scale = onnx->Reshape(in[0], {-1, parts, 1});
+    const std::string x = onnx->Reshape(in[1], {-1, parts, Part()});
+    return onnx->Reshape(onnx->Node("Mul", {scale, x}), {-1, width()});
   }
+
+ private:
+  int Part() const { return width() / inputs()[0].width; }
+  int Parts(const OpTile& tile) const { return tile.rows * inputs()[0].width; }
 };
 
 }  // namespace

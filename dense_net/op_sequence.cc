@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "dense_net/kernels.h"
+#include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
 namespace starling {
@@ -33,6 +33,11 @@ class SequenceOp : public Op {
   }
   // The kept gradient is summed by id once all tiles are done.
   void Backward(const OpTile&) const override {}
+
+  absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>&,
+                                     OnnxGraph* onnx) const override {
+    return onnx->SequenceInput(sequence_, name(), width());
+  }
 
  private:
   const int sequence_;

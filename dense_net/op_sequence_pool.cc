@@ -1,8 +1,9 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
-#include "dense_net/kernels.h"
+#include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
 namespace starling {
@@ -45,6 +46,26 @@ class SequencePoolOp : public Op {
         }
       }
     }
+  }
+
+  absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
+                                     OnnxGraph* onnx) const override {
+    const std::string x = onnx->Unflatten(in[0], x_sequence_, width());
+    if (kind_ == SequencePooling::kLast) {
+      return onnx->Sum(onnx->Where(onnx->IsLast(x_sequence_), x, 0), 1, false);
+    }
+    const std::string is = onnx->IsPosition(x_sequence_);
+    const std::string lengths = onnx->Reshape(onnx->Lengths(x_sequence_), {-1, 1});
+    if (kind_ == SequencePooling::kMax) {
+      const std::string most =
+          onnx->Node("ReduceMax", {onnx->Where(is, x, std::numeric_limits<float>::lowest())},
+                     {{"axes", std::vector<int64_t>{1}}, {"keepdims", int64_t{0}}});
+      return onnx->Where(onnx->Node("Greater", {lengths, onnx->Ints({0})}), most, 0);
+    }
+    const std::string sum = onnx->Sum(onnx->Where(is, x, 0), 1, false);
+    if (kind_ == SequencePooling::kSum) return sum;
+    const std::string count = onnx->Node("Max", {lengths, onnx->Ints({1})});
+    return onnx->Node("Div", {sum, onnx->Node("Cast", {count}, {{"to", int64_t{1}}})});
   }
 
  private:

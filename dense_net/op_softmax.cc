@@ -1,10 +1,7 @@
-#include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
-#include "dense_net/real.h"
 
 namespace starling {
 namespace {
@@ -16,29 +13,12 @@ class SoftmaxOp : public Op {
   bool in_place() const override { return true; }
 
   void Forward(const OpTile& tile) const override {
-    for (int i = 0; i < tile.rows; ++i) {
-      const Real* x = tile.in[0] + int64_t{i} * width();
-      Real* y = tile.out + int64_t{i} * width();
-      const Real most = *std::max_element(x, x + width());
-      Real sum = 0;
-      for (int j = 0; j < width(); ++j) sum += y[j] = std::exp(x[j] - most);
-      for (int j = 0; j < width(); ++j) y[j] /= sum;
-    }
+    tile.fields().softmax(tile.rows, width(), 1, tile.in[0], tile.out);
   }
-
-  // y (g - y . g): a function of the output, so the input may be gone.
   void Backward(const OpTile& tile) const override {
     if (tile.in_grad[0] == nullptr) return;
-    for (int i = 0; i < tile.rows; ++i) {
-      const Real* y = tile.out + int64_t{i} * width();
-      const Real* g = tile.out_grad + int64_t{i} * width();
-      Real* out = tile.in_grad[0] + int64_t{i} * width();
-      Real dot = 0;
-      for (int j = 0; j < width(); ++j) dot += y[j] * g[j];
-      for (int j = 0; j < width(); ++j) {
-        out[j] = (tile.in_add[0] ? out[j] : 0) + y[j] * (g[j] - dot);
-      }
-    }
+    tile.fields().softmax_backward(tile.rows, width(), 1, tile.out, tile.out_grad, tile.in_grad[0],
+                                   tile.in_add[0]);
   }
 
   absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,

@@ -1,6 +1,5 @@
 #include <utility>
 
-#include "dense_net/kernels.h"
 #include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
@@ -13,21 +12,12 @@ class SumPositionsOp : public Op {
       : Op(std::move(name), {x}, x.width / positions), positions_(positions) {}
 
   void Forward(const OpTile& tile) const override {
-    const Real* x = tile.in[0];
-    for (int i = 0; i < tile.rows; ++i) {
-      Real* out = tile.out + int64_t{i} * width();
-      for (int p = 0; p < positions_; ++p, x += width()) Kernel().copy(width(), x, out, p > 0);
-    }
+    tile.fields().sum_parts(tile.rows, positions_, width(), tile.in[0], tile.out);
   }
   void Backward(const OpTile& tile) const override {
-    Real* out = tile.in_grad[0];
-    if (out == nullptr) return;
-    for (int i = 0; i < tile.rows; ++i) {
-      const Real* g = tile.out_grad + int64_t{i} * width();
-      for (int p = 0; p < positions_; ++p, out += width()) {
-        Kernel().copy(width(), g, out, tile.in_add[0]);
-      }
-    }
+    if (tile.in_grad[0] == nullptr) return;
+    tile.fields().spread_parts(tile.rows, positions_, width(), tile.out_grad, tile.in_grad[0],
+                               tile.in_add[0]);
   }
 
   absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,

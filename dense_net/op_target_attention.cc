@@ -2,9 +2,10 @@
 // softmax over a row's events, and their weighted sum.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
-#include "dense_net/kernels.h"
+#include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
 namespace starling {
@@ -62,6 +63,14 @@ class AttentionInputOp : public Op {
     });
   }
 
+  absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
+                                     OnnxGraph* onnx) const override {
+    const std::string q = onnx->Spread(in[0], sequence_, d_);
+    return onnx->Node("Concat",
+                      {q, in[1], onnx->Node("Sub", {q, in[1]}), onnx->Node("Mul", {q, in[1]})},
+                      {{"axis", int64_t{1}}});
+  }
+
  private:
   const int d_, sequence_;
 };
@@ -91,6 +100,14 @@ class SequenceSoftmaxOp : public Op {
         tile.in_grad[0][p] = tile.in_add[0] ? tile.in_grad[0][p] + g : g;
       }
     });
+  }
+  absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
+                                     OnnxGraph* onnx) const override {
+    const std::string is = onnx->IsPosition(sequence());
+    const std::string x = onnx->Unflatten(in[0], sequence(), 1);
+    const std::string low = onnx->Where(is, x, std::numeric_limits<float>::lowest());
+    const std::string weights = onnx->Node("Softmax", {low}, {{"axis", int64_t{1}}});
+    return onnx->Flatten(onnx->Where(is, weights, 0), 1);  // A row without positions has none.
   }
 };
 
@@ -126,6 +143,13 @@ class WeightedSumOp : public Op {
         for (int j = 0; j < width(); ++j) dx[j] += tile.in[0][p] * g[j];
       }
     });
+  }
+
+  absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
+                                     OnnxGraph* onnx) const override {
+    const std::string product =
+        onnx->Unflatten(onnx->Node("Mul", {in[0], in[1]}), x_sequence_, width());
+    return onnx->Sum(onnx->Where(onnx->IsPosition(x_sequence_), product, 0), 1, false);
   }
 
  private:

@@ -1,6 +1,5 @@
 #include <utility>
 
-#include "dense_net/field_kernels.h"
 #include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
@@ -13,11 +12,11 @@ class TransposeOp : public Op {
       : Op(std::move(name), {x}, x.width), rows_(x.width / columns), columns_(columns) {}
 
   void Forward(const OpTile& tile) const override {
-    FieldKernel().transpose(tile.rows, rows_, columns_, tile.in[0], tile.out, false);
+    tile.fields().transpose(tile.rows, rows_, columns_, tile.in[0], tile.out, false);
   }
   void Backward(const OpTile& tile) const override {
     if (tile.in_grad[0] == nullptr) return;
-    FieldKernel().transpose(tile.rows, columns_, rows_, tile.out_grad, tile.in_grad[0],
+    tile.fields().transpose(tile.rows, columns_, rows_, tile.out_grad, tile.in_grad[0],
                             tile.in_add[0]);
   }
 

@@ -93,9 +93,10 @@ Value Columns(GraphBuilder* graph, std::string name, Value x, std::vector<Column
 Value Concat(GraphBuilder* graph, std::string name, std::vector<Value> inputs);
 Value Add(GraphBuilder* graph, std::string name, std::vector<Value> inputs);
 
-// Group g's columns of x times a matrix of its own, plus bias: (groups * width).
+// Group g's columns of x times a matrix of its own, plus a bias if wanted: (groups * width).
 // The weights are (groups, x.width / groups, width).
-Value GroupedLinear(GraphBuilder* graph, std::string name, Value x, int groups, int width);
+Value GroupedLinear(GraphBuilder* graph, std::string name, Value x, int groups, int width,
+                    bool bias = true);
 // Of each row. In place.
 Value Softmax(GraphBuilder* graph, std::string name, Value x);
 // (width): the sum of vectors of that width, which stand side by side in
@@ -122,7 +123,7 @@ Value AttentionInput(GraphBuilder* graph, std::string name, Value target, Value 
 Value SequenceSoftmax(GraphBuilder* graph, std::string name, Value x);
 // (rows, d): the sum of x (positions, d), each times its weight (positions, 1).
 Value WeightedSum(GraphBuilder* graph, std::string name, Value weights, Value x);
-// x, each row (or position) times its scale (1).
+// x, each of as many equal parts of a row (or position) as `scale` has columns times its own.
 Value ScaleRows(GraphBuilder* graph, std::string name, Value scale, Value x);
 // (positions, h): the states of a gated recurrent unit, from zeros on. `gates`
 // (positions, 3 h) is what the events say to the gates reset, update and new;
@@ -138,6 +139,8 @@ Value Dice(GraphBuilder* graph, std::string name, Value x);
 
 // For pass_fuse.cc: one op of a chain's parts, each the reader of the one before.
 std::unique_ptr<Op> Fused(std::vector<std::unique_ptr<Op>> parts);
+// And one of a head and the cross layer's x0 * u + x that alone reads it.
+std::unique_ptr<Op> FusedCross(std::unique_ptr<Op> head, std::unique_ptr<Op> cross);
 
 // The view of `slot` that the pool kernel needs.
 struct SlotView;

@@ -53,6 +53,14 @@ TEST(FuseChains, BatchNormBetweenLinearAndActivationIsNotCrossed) {
             BuildGraph(MakeWorld("dnn { hidden: 5 batch_norm: true }", {}).spec)->ops.size());
 }
 
+TEST(FuseChains, ACrossLayerIsOneOp) {
+  const Graph graph = Fuse("dcnv2 { cross_layers: 2 }");
+  EXPECT_EQ(Names(graph), (std::vector<std::string>{"embedding", "raw", "input", "cross.0.combine",
+                                                    "cross.1.combine", "logit", "loss"}));
+  EXPECT_EQ(graph.ops[4]->inputs()[0].id, 2);  // x0
+  EXPECT_EQ(graph.ops[4]->inputs()[1].id, 3);  // x
+}
+
 class FusedStepTest : public testing::TestWithParam<const char*> {};
 
 TEST_P(FusedStepTest, GivesTheBitsOfTheGraphAsBuilt) {
@@ -78,7 +86,11 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values("dnn { hidden: 20 hidden: 9 dropout: 0.3 }",
                     "dnn { hidden: 20 hidden: 9 activation: TANH dropout: 0.3 }",
                     "deepfm { hidden: 17 activation: SIGMOID }",
-                    "dcnv2 { cross_layers: 2 hidden: 8 hidden: 7 batch_norm: true dropout: 0.1 }"));
+                    "dcnv2 { cross_layers: 2 hidden: 8 hidden: 7 batch_norm: true dropout: 0.1 }",
+                    "dcnv2 { cross_layers: 1 }",
+                    "dcnv2 { cross_layers: 3 rank: 5 experts: 2 structure: STACKED hidden: 8 }",
+                    "custom { blocks { name: 'x' from: 'raw' cross { layers: 2 } } "
+                    "blocks { name: 'y' from: 'x' linear {} } outputs: 'y' }"));
 
 }  // namespace
 }  // namespace starling

@@ -91,7 +91,7 @@ TEST(SequenceNetwork, AttentionThatDoesNotFitIsRefusedByName) {
   EXPECT_THAT(CreateError(spec, "dnn { hidden: 3 }"),
               HasSubstr("feature `s0`: is a sequence, which this model reads pooled only"));
   EXPECT_THAT(CreateError(spec, std::string(kDin).replace(5, 0, " attention_hidden: 0 ")),
-              HasSubstr("0 is not a width"));
+              HasSubstr("attention_hidden[0] must be in 1..65536"));
   GraphSpec narrow = spec;
   narrow.mutable_slots(0)->set_embedding_dim(2);
   EXPECT_THAT(CreateError(narrow, kDin),

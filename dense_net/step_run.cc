@@ -120,6 +120,7 @@ OpTile StepRun::Bind(int op, const Tile& tile) const {
     bound.in[v] = Place(inputs[v].id, plan_.value[inputs[v].id], tile);
   }
   bound.out = Place(op, plan_.value[op], tile);
+  bound.kept = Place(op, plan_.value[op] + graph_.ops[op]->width(), tile);
   bound.state = State(op);
   bound.scratch = space_->scratch[tile.lane].data();
   if (!step_.training) return bound;

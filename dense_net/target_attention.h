@@ -2,8 +2,11 @@
 #pragma once
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "dense_net/models.h"
 
 namespace starling {
@@ -40,15 +43,26 @@ MlpOptions AttentionMlp(const Options& options) {
   mlp.set_activation(options.attention_activation());
   return mlp;
 }
-// The layers on top.
+// DIN's and DIEN's options: the attention's layers, and those on top.
 template <typename Options>
-MlpOptions TopMlp(const Options& options) {
-  MlpOptions mlp;
-  *mlp.mutable_hidden() = options.hidden();
-  mlp.set_activation(options.activation());
-  mlp.set_dropout(options.dropout());
-  mlp.set_batch_norm(options.batch_norm());
-  return mlp;
+void CheckSequenceModel(const Options& options, OptionCheck* check) {
+  check->Widths("attention_hidden", options.attention_hidden());
+  check->Deep(options);
+}
+
+// The model around the sequences: an MLP over what `interest`(name, pair) makes of
+// each, the pooled embeddings and raws.
+template <typename Options, typename Interest>
+Value SequenceModel(const GraphSpec& spec, const Options& options, const Interest& interest,
+                    GraphBuilder* graph) {
+  const Inputs inputs = MakeInputs(spec, graph, true);
+  std::vector<Value> parts = {DeepInput(inputs, graph)};
+  for (int i = 0; i < options.attention_size(); ++i) {
+    const std::string name = absl::StrCat("attention.", i);
+    parts.push_back(
+        interest(name, AttentionInputs(spec, options.attention(i), name, inputs.embedding, graph)));
+  }
+  return MlpLogit(DeepPart(options), Concat(graph, "interests", std::move(parts)), graph);
 }
 
 }  // namespace starling

@@ -59,11 +59,11 @@ TEST(Tasks, ModelRefusesTasksThatDoNotFit) {
 }
 
 TEST(Tasks, ExpertModelsRefuseWhatIsNoExpert) {
-  EXPECT_THAT(Refusal("mmoe {}"), HasSubstr("model mmoe: an expert needs hidden"));
+  EXPECT_THAT(Refusal("mmoe {}"), HasSubstr("model mmoe: expert needs hidden"));
   EXPECT_THAT(Refusal("mmoe { experts: 0 expert { hidden: 4 } }"),
-              HasSubstr("experts must be 1 or more"));
+              HasSubstr("experts must be in 1..256"));
   EXPECT_THAT(Refusal("ple { levels: 0 expert { hidden: 4 } }"),
-              HasSubstr("levels must be 1 or more"));
+              HasSubstr("levels must be in 1..16"));
 }
 
 TEST(Tasks, TwoTowersRefuseFeaturesThatAreInNoneOrBoth) {

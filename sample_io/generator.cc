@@ -9,7 +9,7 @@
 #include <cmath>
 #include <functional>
 #include <memory>
-#include <nlohmann/json.hpp>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -20,6 +20,7 @@
 #include "base/status.h"
 #include "base/thread_pool.h"
 #include "sample_io/generator_truth.h"
+#include "sample_io/planted_conversion.h"
 #include "sample_io/planted_model.h"
 #include "sample_io/planted_sequence.h"
 
@@ -68,7 +69,6 @@ class FileStream : public arrow::io::OutputStream {
 };
 
 std::shared_ptr<arrow::DataType> TimeType() { return arrow::timestamp(arrow::TimeUnit::MILLI); }
-
 void AddNumbers(int first, int end, arrow::FieldVector* fields) {
   for (int i = first; i < end; ++i) {
     fields->push_back(arrow::field(absl::StrCat("I", i + 1), arrow::float64()));
@@ -80,6 +80,9 @@ void AddIds(int first, int end, arrow::FieldVector* fields) {
   }
 }
 
+std::shared_ptr<arrow::Field> Conversion() {
+  return arrow::field("conversion", arrow::int32(), false);
+}
 void AddTarget(arrow::FieldVector* fields) {
   for (const char* name : {"item", "category"}) {
     fields->push_back(arrow::field(name, arrow::int64(), false));
@@ -100,6 +103,7 @@ std::shared_ptr<arrow::Schema> FlatSchema(const GeneratorOptions& options) {
   }
   AddNumbers(0, PlantedModel::kNumbers, &fields);
   AddIds(0, PlantedModel::kIds, &fields);
+  if (options.conversions) fields.push_back(Conversion());
   if (options.sequence > 0) AddSequence(&fields);
   if (options.sequence > 0) AddTarget(&fields);
   return arrow::schema(fields);
@@ -114,6 +118,7 @@ std::shared_ptr<arrow::Schema> NestedSchema(const GeneratorOptions& options) {
                                    arrow::field("ts", TimeType(), false)};
   AddNumbers(PlantedModel::kUserNumbers, PlantedModel::kNumbers, &impression);
   AddIds(PlantedModel::kUserIds, PlantedModel::kIds, &impression);
+  if (options.conversions) impression.push_back(Conversion());
   if (options.sequence > 0) AddTarget(&impression);
   return arrow::schema({arrow::field("request", arrow::int64(), false),
                         arrow::field("user", arrow::struct_(user), false),
@@ -124,6 +129,7 @@ std::shared_ptr<arrow::Schema> NestedSchema(const GeneratorOptions& options) {
 struct LoggedRow {
   PlantedModel::Row row;
   PlantedSequence::Row sequence;
+  bool conversion = false;
   int64_t user = 0;
   int64_t seconds = 0;
   int64_t request = 0;
@@ -133,9 +139,18 @@ struct LoggedRow {
 // Columns of one row group, in the order of the schema.
 class GroupBuilder {
  public:
+  GroupBuilder(std::unique_ptr<arrow::RecordBatchBuilder> columns, const GeneratorOptions& options)
+      : columns_(std::move(columns)),
+        requests_(options.impressions > 1),
+        conversions_(options.conversions),
+        sequence_(options.sequence > 0) {}
   virtual ~GroupBuilder() = default;
   virtual arrow::Status Append(const LoggedRow& row) = 0;
-  virtual arrow::Result<std::shared_ptr<arrow::RecordBatch>> Finish() = 0;
+  arrow::Result<std::shared_ptr<arrow::RecordBatch>> Finish() { return columns_->Flush(); }
+
+ protected:
+  const std::unique_ptr<arrow::RecordBatchBuilder> columns_;
+  const bool requests_, conversions_, sequence_;
 };
 
 using Builder = arrow::ArrayBuilder;
@@ -143,8 +158,11 @@ using Builder = arrow::ArrayBuilder;
 arrow::Status AppendInt(int64_t value, Builder* builder) {
   return static_cast<arrow::Int64Builder*>(builder)->Append(value);
 }
+arrow::Status AppendBool(bool value, Builder* builder) {
+  return static_cast<arrow::Int32Builder*>(builder)->Append(value);
+}
 arrow::Status AppendClickAndTime(const LoggedRow& row, Builder* click, Builder* ts) {
-  ARROW_RETURN_NOT_OK(static_cast<arrow::Int32Builder*>(click)->Append(row.row.click));
+  ARROW_RETURN_NOT_OK(AppendBool(row.row.click, click));
   return static_cast<arrow::TimestampBuilder*>(ts)->Append(row.seconds * 1000);
 }
 
@@ -182,10 +200,7 @@ arrow::Status AppendSequence(const PlantedSequence::Row& row,
 
 class FlatBuilder : public GroupBuilder {
  public:
-  FlatBuilder(std::unique_ptr<arrow::RecordBatchBuilder> columns, const GeneratorOptions& options)
-      : columns_(std::move(columns)),
-        requests_(options.impressions > 1),
-        sequence_(options.sequence > 0) {}
+  using GroupBuilder::GroupBuilder;
 
   arrow::Status Append(const LoggedRow& row) override {
     int at = 0;
@@ -196,21 +211,16 @@ class FlatBuilder : public GroupBuilder {
     if (requests_) ARROW_RETURN_NOT_OK(AppendInt(row.request, next()));
     ARROW_RETURN_NOT_OK(
         AppendFeatures(row.row, 0, PlantedModel::kNumbers, 0, PlantedModel::kIds, next));
+    if (conversions_) ARROW_RETURN_NOT_OK(AppendBool(row.conversion, next()));
     if (!sequence_) return arrow::Status::OK();
     ARROW_RETURN_NOT_OK(AppendSequence(row.sequence, next));
     return AppendTarget(row.sequence, next);
   }
-  arrow::Result<std::shared_ptr<arrow::RecordBatch>> Finish() override { return columns_->Flush(); }
-
- private:
-  const std::unique_ptr<arrow::RecordBatchBuilder> columns_;
-  const bool requests_, sequence_;
 };
 
 class NestedBuilder : public GroupBuilder {
  public:
-  NestedBuilder(std::unique_ptr<arrow::RecordBatchBuilder> columns, const GeneratorOptions& options)
-      : columns_(std::move(columns)), sequence_(options.sequence > 0) {}
+  using GroupBuilder::GroupBuilder;
 
   arrow::Status Append(const LoggedRow& row) override {
     auto* user = columns_->GetFieldAs<arrow::StructBuilder>(1);
@@ -237,13 +247,9 @@ class NestedBuilder : public GroupBuilder {
     auto next = [&] { return impression->field_builder(at++); };
     ARROW_RETURN_NOT_OK(AppendFeatures(row.row, PlantedModel::kUserNumbers, PlantedModel::kNumbers,
                                        PlantedModel::kUserIds, PlantedModel::kIds, next));
+    if (conversions_) ARROW_RETURN_NOT_OK(AppendBool(row.conversion, next()));
     return sequence_ ? AppendTarget(row.sequence, next) : arrow::Status::OK();
   }
-  arrow::Result<std::shared_ptr<arrow::RecordBatch>> Finish() override { return columns_->Flush(); }
-
- private:
-  const std::unique_ptr<arrow::RecordBatchBuilder> columns_;
-  const bool sequence_;
 };
 
 class Writer {
@@ -253,12 +259,13 @@ class Writer {
         root_(std::move(root)),
         model_(options.seed),
         sequence_(options.seed, options.sequence),
+        conversion_(options.seed),
         user_key_(Mix64(options.seed) + 1),
         time_key_(Mix64(options.seed) + 2),
         users_(std::max<int64_t>(100, options.rows / 50)) {}
 
   // `sums` null: they are known already.
-  absl::Status WriteDay(const Day& day, bool nested, TruthSums* sums) const {
+  absl::Status WriteDay(const Day& day, bool nested, DayTruth* sums) const {
     const std::string ds = absl::FormatCivilTime(kFirstDay + day.day);  // 2024-01-01
     const std::string dir =
         absl::StrCat(root_, day.eval ? "/eval" : "/train", nested ? "_nested" : "",
@@ -287,6 +294,7 @@ class Writer {
     const int64_t user = row - i % k;  // The request's first row.
     if (options_.sequence > 0) sequence_.Fill(row, user, &out->sequence);
     model_.Fill(row, user, out->sequence.logit, &out->row);
+    if (options_.conversions) out->conversion = conversion_.Converts(row, out->row);
     // Squared: some users are met often, most seldom.
     const double u = RandomUniform(user_key_, user);
     out->user = static_cast<int64_t>(u * u * static_cast<double>(users_));
@@ -296,7 +304,7 @@ class Writer {
   }
 
   arrow::Status WriteRows(const Day& day, bool nested, const std::shared_ptr<FileStream>& stream,
-                          TruthSums* sums) const {
+                          DayTruth* sums) const {
     // A request stands in one row group.
     const int64_t group_rows = (options_.row_group_rows + options_.impressions - 1) /
                                options_.impressions * options_.impressions;
@@ -314,7 +322,7 @@ class Writer {
       const int64_t end = std::min(day.rows, i + group_rows);
       for (; i < end; ++i) {
         Fill(day, i, &row);
-        if (sums != nullptr) sums->Add(row.row.probability, row.row.click);
+        if (sums != nullptr) AddTruth(row, sums);
         ARROW_RETURN_NOT_OK(builder->Append(row));
       }
       ARROW_ASSIGN_OR_RAISE(auto batch, builder->Finish());
@@ -323,6 +331,12 @@ class Writer {
     }
     ARROW_RETURN_NOT_OK(writer->Close());
     return stream->Close();
+  }
+
+  void AddTruth(const LoggedRow& row, DayTruth* sums) const {
+    sums->click.Add(row.row.probability, row.row.click);
+    if (!options_.conversions) return;
+    sums->conversion.Add(row.row.probability * conversion_.Probability(row.row), row.conversion);
   }
 
   // Seconds; ascends with i through the whole day.
@@ -336,6 +350,7 @@ class Writer {
   const std::string root_;
   const PlantedModel model_;
   const PlantedSequence sequence_;
+  const PlantedConversion conversion_;
   const uint64_t user_key_, time_key_;
   const int64_t users_;
 };
@@ -360,12 +375,11 @@ absl::Status CheckOptions(const GeneratorOptions& o) {
   if (o.out.empty()) return absl::InvalidArgumentError("--out: where shall the data go?");
   if (o.rows < 1) return absl::InvalidArgumentError("--rows must be at least 1");
   if (o.eval_rows < 0) return absl::InvalidArgumentError("--eval_rows must be at least 0");
-  if (o.days < 1 || o.days > 3650) return absl::InvalidArgumentError("--days must be in 1..3650");
-  if (o.impressions < 1 || o.impressions > 1000) {
-    return absl::InvalidArgumentError("--impressions must be in 1..1000");
-  }
-  if (o.sequence < 0 || o.sequence > 1000) {
-    return absl::InvalidArgumentError("--sequence must be in 0..1000");
+  for (const auto& [flag, value, least, most] :
+       {std::tuple("--days", o.days, 1, 3650), std::tuple("--impressions", o.impressions, 1, 1000),
+        std::tuple("--sequence", o.sequence, 0, 1000)}) {
+    if (value >= least && value <= most) continue;
+    return absl::InvalidArgumentError(absl::StrCat(flag, " must be in ", least, "..", most));
   }
   if (!PathExists(o.out)) return absl::OkStatus();
   if (!o.overwrite) {
@@ -378,42 +392,31 @@ absl::Status CheckOptions(const GeneratorOptions& o) {
                                                ", so `generate` did not write it: not replaced"));
 }
 
-std::string ReportJson(const GeneratorOptions& options, const GeneratorReport& report) {
-  auto part = [](const PartTruth& t) {
-    return nlohmann::ordered_json{
-        {"rows", t.rows}, {"clicks", t.clicks}, {"best_auc", t.auc}, {"best_logloss", t.logloss}};
-  };
-  return nlohmann::ordered_json{{"seed", options.seed},
-                                {"days", options.days},
-                                {"train", part(report.train)},
-                                {"eval", part(report.eval)}}
-      .dump();
-}
-
 // Writes everything below `root` and sums up the truth.
 absl::StatusOr<GeneratorReport> WriteAll(const GeneratorOptions& options, const std::string& root) {
   const std::vector<Day> days = DaysOf(options);
   const Writer writer(options, root);
   absl::Mutex mu;
-  TruthSums train, eval;                     // Guarded by mu while the pool runs.
-  std::vector<double> logloss(days.size());  // Summed in order: no thread changes a bit.
+  DayTruth train, eval;                        // Guarded by mu while the pool runs.
+  std::vector<TruthLoss> losses(days.size());  // Summed in order: no thread changes a bit.
   std::vector<absl::Status> statuses(days.size());
   ThreadPool pool(options.threads);
   pool.ParallelFor(static_cast<int>(days.size()), [&](int d) {
-    TruthSums sums;
+    DayTruth sums;
     statuses[d] = writer.WriteDay(days[d], /*nested=*/false, &sums);
     if (options.impressions > 1) {
       statuses[d].Update(writer.WriteDay(days[d], /*nested=*/true, nullptr));
     }
-    std::swap(logloss[d], sums.logloss);
+    losses[d] = sums.TakeLoss();
     absl::MutexLock lock(&mu);
     (days[d].eval ? eval : train).Add(sums);
   });
   for (size_t d = 0; d < days.size(); ++d) {
     RETURN_IF_ERROR(statuses[d]);
-    (days[d].eval ? eval : train).logloss += logloss[d];
+    (days[d].eval ? eval : train).AddLoss(losses[d]);
   }
-  GeneratorReport report{train.Truth(), eval.Truth(), ""};
+  GeneratorReport report{train.click.Truth(), eval.click.Truth(), train.conversion.Truth(),
+                         eval.conversion.Truth(), ""};
   report.json = ReportJson(options, report);
   RETURN_IF_ERROR(WriteFileAtomically(JoinPath(root, kTruthFile), report.json + "\n"));
   return report;

@@ -16,6 +16,8 @@
 // and, of the user, `seen_item` and `seen_category`: lists of one length, up to so
 // many events, that bear on the click (PlantedSequence).
 //
+// With `conversions`, `conversion` (int32) is 1 in some of the clicked rows (PlantedConversion).
+//
 // Columns: click (int32), ts (timestamp, ascending within a day), user
 // (int64, for GAUC; has no effect), I1..I13 (double), C1..C26 (int64). The
 // same options give the same rows, whatever the threads.
@@ -37,9 +39,10 @@ struct GeneratorOptions {
   uint64_t seed = 1;
   int threads = 0;  // 0: one per core.
   int row_group_rows = 65536;
-  int impressions = 1;     // Rows of a request.
-  int sequence = 0;        // Most events that a user has seen; 0: none of these columns.
-  bool overwrite = false;  // Replace DIR, if it is a data set of Generate's.
+  int impressions = 1;       // Rows of a request.
+  bool conversions = false;  // A second label, and its truth.
+  int sequence = 0;          // Most events that a user has seen; 0: none of these columns.
+  bool overwrite = false;    // Replace DIR, if it is a data set of Generate's.
 };
 
 // Of the written rows, by their true probabilities: no model does better, but for luck.
@@ -48,8 +51,9 @@ struct PartTruth {
   double auc = 0.5, logloss = 0;
 };
 struct GeneratorReport {
-  PartTruth train, eval;
-  std::string json;  // As in TRUTH.json.
+  PartTruth train, eval;                          // Of clicks,
+  PartTruth train_conversions, eval_conversions;  // and of conversions, if asked for, on all rows.
+  std::string json;                               // As in TRUTH.json.
 };
 
 // InvalidArgument for bad options, AlreadyExists if DIR is there. After an

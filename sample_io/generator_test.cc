@@ -69,6 +69,52 @@ TEST_F(GeneratorTest, WritesOneHiveDirectoryADayWithTheHeldOutDaysAfter) {
   EXPECT_EQ(truth["eval"]["best_auc"], report->eval.auc);
 }
 
+TEST_F(GeneratorTest, ConversionsFollowSomeClicksAndLeaveTheOtherColumnsAlone) {
+  GeneratorOptions options = Options("a"), plain = Options("plain");
+  options.conversions = true;
+  options.impressions = plain.impressions = 4;
+  auto report = Generate(options);
+  ASSERT_TRUE(report.ok()) << report.status();
+  auto clicks_alone = Generate(plain);
+  ASSERT_TRUE(clicks_alone.ok());
+  EXPECT_EQ(clicks_alone->train_conversions.rows, 0);
+  const char* file = "/train/ds=20240102/part-0000.parquet";
+  auto table = ReadTable(options.out + file);
+  auto column = [&](const char* name) {
+    return std::static_pointer_cast<arrow::Int32Array>(table->GetColumnByName(name)->chunk(0));
+  };
+  auto click = column("click"), conversion = column("conversion");
+  int both = 0;
+  for (int64_t i = 0; i < click->length(); ++i) {
+    EXPECT_LE(conversion->Value(i), click->Value(i)) << i;
+    both += conversion->Value(i);
+  }
+  EXPECT_GT(both, 0);
+  EXPECT_LT(both, click->length() / 4);
+  EXPECT_EQ(report->train_conversions.rows, 3000);
+  EXPECT_GT(report->train_conversions.auc, report->train.auc - 0.1);
+  auto truth = nlohmann::json::parse(report->json);
+  EXPECT_EQ(truth["eval"]["conversions"], report->eval_conversions.clicks);
+  // Nested rows have it too; and no other column changes.
+  EXPECT_EQ(ReadTable(options.out + "/train_nested/ds=20240102/part-0000.parquet")
+                ->schema()
+                ->field(2)
+                ->type()
+                ->field(0)
+                ->type()
+                ->num_fields(),
+            ReadTable(plain.out + "/train_nested/ds=20240102/part-0000.parquet")
+                    ->schema()
+                    ->field(2)
+                    ->type()
+                    ->field(0)
+                    ->type()
+                    ->num_fields() +
+                1);
+  const int at = table->schema()->GetFieldIndex("conversion");
+  EXPECT_TRUE((*table->RemoveColumn(at))->Equals(*ReadTable(plain.out + file)));
+}
+
 TEST_F(GeneratorTest, SameSeedGivesTheSameBytesWhateverTheThreads) {
   GeneratorOptions one = Options("one"), four = Options("four"), other = Options("other");
   one.threads = 1;

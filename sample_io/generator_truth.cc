@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
 
 namespace starling {
 
@@ -28,6 +30,40 @@ PartTruth TruthSums::Truth() const {
   if (truth.clicks > 0 && below > 0) truth.auc = wins / (truth.clicks * below);
   if (truth.rows > 0) truth.logloss = logloss / truth.rows;
   return truth;
+}
+
+void DayTruth::Add(const DayTruth& other) {
+  click.Add(other.click);
+  conversion.Add(other.conversion);
+}
+
+TruthLoss DayTruth::TakeLoss() {
+  return {std::exchange(click.logloss, 0), std::exchange(conversion.logloss, 0)};
+}
+
+void DayTruth::AddLoss(const TruthLoss& loss) {
+  click.logloss += loss.click;
+  conversion.logloss += loss.conversion;
+}
+
+std::string ReportJson(const GeneratorOptions& options, const GeneratorReport& report) {
+  auto part = [&](const PartTruth& click, const PartTruth& conversion) {
+    nlohmann::ordered_json json{{"rows", click.rows},
+                                {"clicks", click.clicks},
+                                {"best_auc", click.auc},
+                                {"best_logloss", click.logloss}};
+    if (options.conversions) {
+      json["conversions"] = conversion.clicks;
+      json["best_conversion_auc"] = conversion.auc;
+      json["best_conversion_logloss"] = conversion.logloss;
+    }
+    return json;
+  };
+  return nlohmann::ordered_json{{"seed", options.seed},
+                                {"days", options.days},
+                                {"train", part(report.train, report.train_conversions)},
+                                {"eval", part(report.eval, report.eval_conversions)}}
+      .dump();
 }
 
 }  // namespace starling

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "sample_io/generator.h"
@@ -22,5 +23,20 @@ class TruthSums {
   std::vector<int64_t> clicks_ = std::vector<int64_t>(kBins);
   std::vector<int64_t> others_ = std::vector<int64_t>(kBins);
 };
+
+// Of one day, or of a part.
+struct TruthLoss {
+  double click = 0, conversion = 0;
+};
+struct DayTruth {
+  TruthSums click, conversion;
+  void Add(const DayTruth& other);
+  // Losses apart, since the order in which they are added is the days'.
+  TruthLoss TakeLoss();
+  void AddLoss(const TruthLoss& loss);
+};
+
+// As in TRUTH.json.
+std::string ReportJson(const GeneratorOptions& options, const GeneratorReport& report);
 
 }  // namespace starling

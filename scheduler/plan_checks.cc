@@ -2,8 +2,7 @@
 
 #include <algorithm>
 #include <limits>
-#include <type_traits>
-#include <utility>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "base/optimizer.h"
@@ -109,111 +108,15 @@ void CheckBlock(const FeatureBlock& block, const std::string& path, bool event_t
   }
 }
 
-template <typename Deep>
-void CheckDeep(const Deep& deep, const std::string& path, Checker* c) {
-  for (int i = 0; i < deep.hidden_size(); ++i) {
-    c->Range(absl::StrCat(path, ".hidden[", i, "]"), deep.hidden(i), 1, 65536);
-  }
-  c->Below(path + ".dropout", deep.dropout(), 0, 1);
-  if constexpr (std::is_same_v<Deep, MlpOptions>) {
-    c->Require(!deep.batch_norm() || !deep.layer_norm(), path + ".layer_norm",
-               "batch_norm and layer_norm: choose one");
-  }
-}
-
-void CheckAttention(const AutoIntOptions& options, const std::string& path, Checker* c) {
-  CheckDeep(options, path, c);
-  c->Range(path + ".attention_layers", options.attention_layers(), 1, 64);
-  c->Range(path + ".attention_dim", options.attention_dim(), 1, 65536);
-  c->Range(path + ".heads", options.heads(), 1, 1024);
-  c->Require(options.heads() < 1 || options.attention_dim() % options.heads() == 0, path + ".heads",
-             absl::StrCat("heads must divide attention_dim, which is ", options.attention_dim()));
-}
-
-void CheckFusion(const FinalMlpOptions& options, const std::string& path, Checker* c) {
-  c->Range(path + ".heads", options.heads(), 1, 1024);
-  for (int i = 0; i < options.gate_hidden_size(); ++i) {
-    c->Range(absl::StrCat(path, ".gate_hidden[", i, "]"), options.gate_hidden(i), 1, 65536);
-  }
-  for (const auto& [key, mlp] :
-       {std::pair(".mlp1", &options.mlp1()), std::pair(".mlp2", &options.mlp2())}) {
-    CheckDeep(*mlp, path + key, c);
-    const int last = mlp->hidden_size() == 0 ? 0 : *mlp->hidden().rbegin();
-    c->Require(last > 0 && (options.heads() < 1 || last % options.heads() == 0), path + key,
-               absl::StrCat("its last width, ", last, ", must be a multiple of heads, which is ",
-                            options.heads()));
-  }
-}
-
-template <typename Options>
-void CheckExperts(const Options& options, const std::string& path, Checker* c) {
-  CheckDeep(options.expert(), path + ".expert", c);
-  CheckDeep(options.tower(), path + ".tower", c);
-  c->Require(options.expert().hidden_size() > 0, path + ".expert",
-             "expert needs hidden, as in {hidden: [64]}");
-}
-
 void CheckModel(const ModelOptions& model, Checker* c) {
+  c->Require(model.kind_case() != ModelOptions::KIND_NOT_SET, "model",
+             absl::StrCat("no model: give one of ", ModelNames()));
+  // The name of an output.
+  if (model.has_esmm()) c->Name("model.esmm.cvr", model.esmm().cvr());
+  const std::optional<BadModelOption> bad = FindBadOption(model);
+  if (!bad) return;
   const std::string path = absl::StrCat("model.", ModelName(model));
-  auto mlp = [&](const auto& options) {
-    CheckDeep(options, path, c);
-    c->Require(options.hidden_size() > 0, path,
-               absl::StrCat(ModelName(model), " needs hidden, as in {hidden: [400, 400, 400]}"));
-  };
-  switch (model.kind_case()) {
-    case ModelOptions::kDnn:
-      return mlp(model.dnn());
-    case ModelOptions::kWideDeep:
-      return mlp(model.wide_deep());
-    case ModelOptions::kDeepfm:
-      return mlp(model.deepfm());
-    case ModelOptions::kDcnv2:
-      CheckDeep(model.dcnv2(), path, c);
-      return c->Range(path + ".cross_layers", model.dcnv2().cross_layers(), 1, 64);
-    case ModelOptions::kNfm:
-      return mlp(model.nfm());
-    case ModelOptions::kDcn:
-      CheckDeep(model.dcn(), path, c);
-      return c->Range(path + ".cross_layers", model.dcn().cross_layers(), 1, 64);
-    case ModelOptions::kXdeepfm:
-      CheckDeep(model.xdeepfm(), path, c);
-      for (int i = 0; i < model.xdeepfm().cin_size(); ++i) {
-        c->Range(absl::StrCat(path, ".cin[", i, "]"), model.xdeepfm().cin(i), 1, 65536);
-      }
-      return c->Require(model.xdeepfm().cin_size() > 0, path,
-                        "xdeepfm needs the maps of each layer, as in {cin: [64]}");
-    case ModelOptions::kPnn:
-      return mlp(model.pnn());
-    case ModelOptions::kDlrm:
-      for (int i = 0; i < model.dlrm().bottom_size(); ++i) {
-        c->Range(absl::StrCat(path, ".bottom[", i, "]"), model.dlrm().bottom(i), 1, 65536);
-      }
-      return mlp(model.dlrm());
-    case ModelOptions::kAutoint:
-      return CheckAttention(model.autoint(), path, c);
-    case ModelOptions::kFinalmlp:
-      return CheckFusion(model.finalmlp(), path, c);
-    case ModelOptions::kEsmm:
-      CheckDeep(model.esmm(), path, c);
-      return c->Name(path + ".cvr", model.esmm().cvr());
-    case ModelOptions::kMmoe:
-      CheckExperts(model.mmoe(), path, c);
-      return c->Range(path + ".experts", model.mmoe().experts(), 1, 256);
-    case ModelOptions::kPle:
-      CheckExperts(model.ple(), path, c);
-      c->Range(path + ".levels", model.ple().levels(), 1, 16);
-      c->Range(path + ".shared_experts", model.ple().shared_experts(), 1, 256);
-      return c->Range(path + ".task_experts", model.ple().task_experts(), 1, 256);
-    case ModelOptions::kDssm:
-      CheckDeep(model.dssm().tower(), path + ".tower", c);
-      c->Require(model.dssm().tower().hidden_size() > 0, path + ".tower",
-                 "tower needs hidden; its last width is that of the vectors");
-      return c->Above(path + ".temperature", model.dssm().temperature(), 0);
-    case ModelOptions::KIND_NOT_SET:
-      return c->Require(false, "model", absl::StrCat("no model: give one of ", ModelNames()));
-    default:
-      return;
-  }
+  c->Require(false, bad->key.empty() ? path : absl::StrCat(path, ".", bad->key), bad->message);
 }
 
 void CheckOptimizer(const OptimizerOptions& options, const std::string& path, Checker* c) {

@@ -56,3 +56,23 @@ def test_heavy_headers_are_included_by_source_files_only():
         if name.startswith(HEAVY)
     ]
     assert found == []
+
+
+def test_ops_reach_kernels_through_their_device_alone():
+    """What an op, a loss or a model calls is in the headers of the Device seam; the tables of this
+    machine's processor (dense_net/dispatch.h) are for the device, its tests and benchmarks."""
+    may = {"device.cc", "dispatch.cc", "gemm_double.cc"}
+    found = [
+        str(path.relative_to(ROOT))
+        for path in sources("dense_net", {".h", ".cc"})
+        if "dense_net/dispatch.h" in INCLUDE.findall(path.read_text())
+        and path.name not in may
+        and not path.name.endswith("_test.cc")
+    ]
+    assert found == []
+    declared = [
+        str(path.relative_to(ROOT))
+        for path in sources("dense_net", {".h"})
+        if re.search(r"\b(Kernel|FieldKernel|GemmKernel)\(\);", path.read_text())
+    ]
+    assert declared == ["dense_net/dispatch.h"]

@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
 #include "base/status.h"
-#include "dense_net/kernels.h"
+#include "dense_net/dispatch.h"
 #include "sample_io/generator.h"
 #include "sample_io/planted_model.h"
 #include "tools/bench.h"

@@ -20,16 +20,17 @@ DEFINE_int32(
     sequence, 0,
     "most events that a user has seen; above 0 the data also has item, category, seen_item "
     "and seen_category, which bear on the click");
+DEFINE_bool(conversions, false, "a second label, conversion: 1 in some of the clicked rows");
 DEFINE_uint64(seed, 1, "every row follows from it");
 DEFINE_bool(overwrite, false, "replace a data set of an earlier run");
 
 namespace starling {
 namespace {
 
-void PrintPart(const char* name, const PartTruth& t) {
+void PrintPart(const char* name, const PartTruth& t, const char* what = "clicks") {
   if (t.rows == 0) return;
-  std::printf("%-6s %10d rows  %5.1f %% clicks  best AUC %.5f  best log loss %.5f\n", name,
-              static_cast<int>(t.rows), 100.0 * static_cast<double>(t.clicks) / t.rows, t.auc,
+  std::printf("%-6s %10d rows  %5.1f %% %s  best AUC %.5f  best log loss %.5f\n", name,
+              static_cast<int>(t.rows), 100.0 * static_cast<double>(t.clicks) / t.rows, what, t.auc,
               t.logloss);
 }
 
@@ -46,6 +47,7 @@ absl::Status RunGenerate(const VerbCall& call) {
   options.seed = FLAGS_seed;
   options.impressions = FLAGS_impressions;
   options.sequence = FLAGS_sequence;
+  options.conversions = FLAGS_conversions;
   options.overwrite = FLAGS_overwrite;
   auto start = std::chrono::steady_clock::now();
   ASSIGN_OR_RETURN(GeneratorReport report, Generate(options));
@@ -57,6 +59,8 @@ absl::Status RunGenerate(const VerbCall& call) {
   } else {
     PrintPart("train", report.train);
     PrintPart("eval", report.eval);
+    PrintPart("train", report.train_conversions, "conversions");
+    PrintPart("eval", report.eval_conversions, "conversions");
   }
   return absl::OkStatus();
 }
@@ -64,13 +68,13 @@ absl::Status RunGenerate(const VerbCall& call) {
 }  // namespace
 
 Verb GenerateVerb() {
-  return {
-      "generate",
-      "Write Parquet from a planted model, and the best AUC and log loss one could reach",
-      "starling generate --out DIR [--rows N] [--eval_rows N] [--days D] [--seed S] "
-      "[--impressions K] [--sequence L]",
-      {"out", "rows", "eval_rows", "days", "seed", "impressions", "sequence", "overwrite", "json"},
-      RunGenerate};
+  return {"generate",
+          "Write Parquet from a planted model, and the best AUC and log loss one could reach",
+          "starling generate --out DIR [--rows N] [--eval_rows N] [--days D] [--seed S] "
+          "[--impressions K] [--sequence L] [--conversions]",
+          {"out", "rows", "eval_rows", "days", "seed", "impressions", "sequence", "conversions",
+           "overwrite", "json"},
+          RunGenerate};
 }
 
 }  // namespace starling

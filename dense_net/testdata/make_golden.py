@@ -12,7 +12,8 @@ ROWS, SLOTS, IDS, DIM, RAWS = 13, 3, 6, 4, 2
 class Golden:
     """Inputs drawn once, shared by module and file. Rows are [linear, embedding]."""
 
-    def __init__(self, seed, model):
+    def __init__(self, seed, model, last_counts=None):
+        """`last_counts`: values of the last slot, row by row; else drawn, as those of the others."""
         torch.manual_seed(seed)
         self.lines = [("model", model)]
         self.params = []
@@ -20,6 +21,8 @@ class Golden:
         self.raw = self.draw(ROWS, RAWS)
         self.labels = torch.randint(0, 2, (ROWS,)).double()
         self.counts = torch.randint(0, 4, (SLOTS, ROWS))
+        if last_counts:
+            self.counts[-1] = torch.tensor(last_counts)
         self.index = [torch.randint(0, IDS, (int(self.counts[s].sum()),)) for s in range(SLOTS)]
         for name, tensor in [("rows", self.rows), ("raw", self.raw), ("labels", self.labels)]:
             self.put(name, tensor)
@@ -342,7 +345,54 @@ def simple(path, kind, module, seed):
     g.finish(mlp, lambda: top(mlp(g.deep_input()))[:, 0], path)
 
 
+def residual(path, kind, seed):
+    groups, width = 2, 6
+    inner_width = 2 * width if kind == "WIDE" else width
+    g = Golden(seed, f"dnn {{ hidden: 6 activation: TANH residual {{ kind: {kind} factor: 2 groups: {groups} }} }}")
+    first, top = g.linear("mlp.0", DEEP, width), g.linear("mlp.logit", width, 1)
+    if kind == "GROUPED":
+        weight, bias = g.param("mlp.0.block.0.1.weight", groups, 3, 3), g.param("mlp.0.block.0.1.bias", groups, 3)
+
+        def inner(x):
+            return (torch.einsum("bgi,gij->bgj", x.reshape(ROWS, groups, 3), weight) + bias).reshape(ROWS, -1)
+    else:
+        inner = g.linear("mlp.0.block.0.1", width, inner_width)
+    outer = g.linear("mlp.0.block.0.2", inner_width, width)
+
+    def logit():
+        x = torch.tanh(first(g.deep_input()))
+        return top(torch.tanh(x + outer(torch.tanh(inner(x)))))[:, 0]
+    g.finish(NOTHING, logit, path)
+
+
+def low_rank(path):
+    """Experts one by one, as the paper has them: x0 * (U_e tanh(C_e tanh(V_e x)) + b) by gates, plus x."""
+    rank, experts = 3, 2
+    g = Golden(29, f"dcnv2 {{ cross_layers: 2 rank: {rank} experts: {experts} }}")
+    layers = []
+    for i in range(2):
+        name = f"cross.{i}"
+        layers.append((g.param(name + ".v.weight", DEEP, experts, rank), g.param(name + ".c.weight", experts, rank, rank),
+                       g.param(name + ".weight", experts, rank, DEEP), g.param(name + ".bias", DEEP),
+                       g.linear(name + ".gate", DEEP, experts, bias=False)))
+    top = g.linear("logit", DEEP, 1)
+
+    def logit():
+        x0 = x = g.deep_input()
+        for v, c, u, b, gate in layers:
+            gates = torch.softmax(gate(x), 1)
+            mixed = sum(gates[:, e:e + 1] * (x0 * (torch.tanh(torch.tanh(x @ v[:, e]) @ c[e]) @ u[e] + b))
+                        for e in range(experts))
+            x = mixed + x
+        return top(x)[:, 0]
+    g.finish(NOTHING, logit, path)
+
+
 MODELS = {
+    "residual": lambda path: residual(path, "PLAIN", 26),
+    "residual_wide": lambda path: residual(path, "WIDE", 27),
+    "residual_grouped": lambda path: residual(path, "GROUPED", 28),
+    "low_rank": low_rank,
     "lr": lr, "fm": fm, "dnn": dnn, "wide_deep": wide_deep, "deepfm": deepfm, "dcnv2": dcnv2, "fwfm": fwfm, "nfm": nfm,
     "dcn": dcn, "xdeepfm": xdeepfm, "dlrm": dlrm, "autoint": autoint, "finalmlp": finalmlp, "prelu": activations,
     "ipnn": lambda path: pnn(path, "INNER", 7),

@@ -24,8 +24,8 @@ class Dice(torch.nn.Module):
 
 
 class SequenceGolden(Golden):
-    def __init__(self, seed, model):
-        super().__init__(seed, model)
+    def __init__(self, seed, model, last_counts=None):
+        super().__init__(seed, model, last_counts)
         self.lines.append(("sequence", str(LAST)))
         self.row = torch.repeat_interleave(torch.arange(ROWS), self.counts[LAST])
         self.events = self.rows[self.index[LAST]][:, 1:]
@@ -132,8 +132,41 @@ def dien(path, evolution):
     g.finish(torch.nn.ModuleList([attention, top]), logit, path)
 
 
+def auxiliary(path):
+    """The event of another row is drawn inside a tile, which the test gives 5 rows: with these
+    counts the draw has at most one event to choose from."""
+    tile, weight = 5, 0.7
+    g = SequenceGolden(5, f"dien {{ {SPEC} auxiliary_weight: {weight} }}", [0, 3, 0, 1, 0, 4, 0, 0, 0, 0, 1, 0, 2])
+    extraction, evolving = Gru(g, "attention.0.extraction"), Gru(g, "attention.0.evolution")
+    attention = g.dice_mlp("attention.0", 4 * DIM, [6])
+    top = g.dice_mlp("mlp", TOP, [7, 5])
+
+    def forward():
+        interests, _ = extraction.run(g.events)
+        e = torch.exp(g.attention(attention, interests))
+        _, last = evolving.run(interests, e / g.sum_rows(e)[g.row])
+        return top(g.top_input(last))[:, 0], interests
+
+    def loss(result):
+        logit, states = result
+        pairs = []
+        for p in range(len(g.row) - 1):
+            if g.row[p] != g.row[p + 1]:
+                continue
+            pair = -torch.nn.functional.logsigmoid(states[p] @ g.events[p + 1])
+            others = [o for o in range(len(g.row)) if g.row[o] // tile == g.row[p] // tile and g.row[o] != g.row[p]]
+            assert len(others) <= 1
+            for o in others:
+                pair = pair - torch.nn.functional.logsigmoid(-(states[p] @ g.events[o]))
+            pairs.append(pair)
+        click = torch.nn.functional.binary_cross_entropy_with_logits(logit, g.labels)
+        return click + weight * torch.stack(pairs).mean()
+    g.write(torch.nn.ModuleList([attention, top]), forward, lambda result: torch.sigmoid(result[0]), loss, path)
+
+
 if __name__ == "__main__":
     din(sys.argv[1] + "/golden_din.txt", False)
     din(sys.argv[1] + "/golden_din_softmax.txt", True)
     dien(sys.argv[1] + "/golden_dien.txt", "AUGRU")
     dien(sys.argv[1] + "/golden_dien_aigru.txt", "AIGRU")
+    auxiliary(sys.argv[1] + "/golden_auxiliary.txt")

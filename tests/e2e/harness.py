@@ -58,13 +58,14 @@ def wait_until(condition, seconds=60, what="condition"):
     raise AssertionError(f"{what} did not come true in {seconds} s")
 
 
-def generated(rows=60000, eval_rows=20000, seed=3):
+def generated(rows=60000, eval_rows=20000, seed=3, more=()):
     """A data set made once and kept beside the binary, for all test files."""
-    out = pathlib.Path(BINARY).parent.parent / "testdata" / f"gen-{rows}-{eval_rows}-{seed}"
+    out = pathlib.Path(BINARY).parent.parent / "testdata" / "-".join(["gen", *map(str, (rows, eval_rows, seed)), *(m.strip("-") for m in more)])
     if not (out / "TRUTH.json").exists():
         out.parent.mkdir(parents=True, exist_ok=True)
         scratch = out.with_name(f"{out.name}.{os.getpid()}")
-        run("generate", "--out", scratch, "--rows", rows, "--eval_rows", eval_rows, "--days", 3, "--seed", seed)
+        run("generate", "--out", scratch, "--rows", rows, "--eval_rows", eval_rows, "--days", 3, "--seed", seed,
+            *more)
         try:
             scratch.rename(out)
         except OSError:  # Another test file was faster.

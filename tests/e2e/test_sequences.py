@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import onnxruntime
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -45,7 +46,7 @@ def trained(tmp_path_factory, data):
     tmp = tmp_path_factory.mktemp("din")
     job = config(tmp, data, DIN)
     result = run_json("train", "--config", job)
-    run("export", "--config", job, "--out", tmp / "bundle")
+    run("export", "--config", job, "--out", tmp / "bundle", "--onnx", tmp / "model.onnx")
     assert result["samples"] == 60000
     return tmp
 
@@ -54,6 +55,17 @@ def predict(tmp, table, name):
     pq.write_table(table, tmp / f"{name}.parquet")
     run("predict", "--bundle", tmp / "bundle", "--data", tmp / f"{name}.parquet", "--out", tmp / f"{name}.scores.parquet")
     return pq.read_table(tmp / f"{name}.scores.parquet").column("probability").to_numpy()
+
+
+def test_the_onnx_model_reads_events_and_their_lengths(trained):
+    session = onnxruntime.InferenceSession(str(trained / "model.onnx"), providers=["CPUExecutionProvider"])
+    shapes = {i.name: i.shape[1:] for i in session.get_inputs()}
+    assert shapes.pop("attention.0.events") == ["attention.0.events.T", 16]
+    assert shapes == {"embedding": [16], "attention.0.events.lengths": []}
+    scores = session.run(None, {
+        "embedding": np.zeros((2, 16), np.float32), "attention.0.events": np.ones((2, 3, 16), np.float32),
+        "attention.0.events.lengths": np.array([0, 2])})[0]
+    assert scores.shape == (2, 1) and scores[0] != scores[1]
 
 
 def tensor(table, name):
