@@ -68,7 +68,7 @@ Verb GenerateVerb() {
       "generate",
       "Write Parquet from a planted model, and the best AUC and log loss one could reach",
       "starling generate --out DIR [--rows N] [--eval_rows N] [--days D] [--seed S] "
-      "[--impressions K] [--sequence L]",
+      "[--impressions K] [--sequence L] [--overwrite]",
       {"out", "rows", "eval_rows", "days", "seed", "impressions", "sequence", "overwrite", "json"},
       RunGenerate};
 }
