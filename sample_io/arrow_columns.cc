@@ -209,13 +209,15 @@ absl::Status AppendDictionary(const arrow::Array& array, Column* column) {
   RETURN_IF_ERROR(Append(*encoded.indices(), &indices));
   if (dictionary.is_list) return absl::InvalidArgumentError("a dictionary of lists");
   column->type = dictionary.type;
+  bool marked = !column->valid.empty();
   for (int64_t i = 0; i < array.length(); ++i) {
     int64_t index = indices.ints[i];
     bool null = encoded.IsNull(i);
     if (!null && (index < 0 || index >= dictionary.rows)) return Damaged("dictionary indices");
     null = null || dictionary.IsNull(index);
-    if (null && column->valid.empty()) column->valid.resize(column->rows + i, 1);
-    if (!column->valid.empty()) column->valid.push_back(!null);
+    if (null && !marked) column->valid.resize(column->rows + i, 1);
+    marked = marked || null;
+    if (marked) column->valid.push_back(!null);
     if (null) {
       column->ints.resize(column->ints.size() + (column->type == ColumnType::kInt64));
       column->doubles.resize(column->doubles.size() + (column->type == ColumnType::kDouble));
@@ -323,17 +325,20 @@ absl::Status Append(const arrow::Array& array, Column* column) {
   return absl::OkStatus();
 }
 
+bool HasStrings(const Column& column) {
+  return column.type == ColumnType::kString ||
+         (column.items != nullptr && HasStrings(*column.items));
+}
+
 }  // namespace
 
 absl::Status FromArrow(const std::shared_ptr<arrow::ChunkedArray>& values, Column* column) {
   std::string name = std::move(column->name);
   *column = Column();
   column->name = std::move(name);
-  column->owner = values;
-  if (values->num_chunks() > 0) {
-    for (const auto& chunk : values->chunks()) RETURN_IF_ERROR(Append(*chunk, column));
-    return absl::OkStatus();
-  }
+  for (const auto& chunk : values->chunks()) RETURN_IF_ERROR(Append(*chunk, column));
+  if (HasStrings(*column)) column->owner = values;
+  if (values->num_chunks() > 0) return absl::OkStatus();
   auto empty = arrow::MakeEmptyArray(values->type());
   if (!empty.ok()) return absl::InvalidArgumentError(empty.status().message());
   return Append(**empty, column);

@@ -91,6 +91,7 @@ TEST_P(StorageTest, StringsKeepTheirBytes) {
     EXPECT_EQ(column.strings[0], "a");
     EXPECT_EQ(column.strings[1], "");
     EXPECT_EQ(column.strings[3], "日本");
+    EXPECT_THAT(Read(type, "[null, \"b\", null]").valid, ElementsAre(0, 1, 0)) << type->ToString();
   }
 }
 

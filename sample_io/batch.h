@@ -51,6 +51,19 @@ struct TableIds {
   std::vector<Occurrence> occurrences;
 };
 
+// How often what was done to make a batch. Values of requests and of rows stand
+// apart, which shows that a user's are taken once a request.
+struct BatchWork {
+  int64_t hashed = 0;  // Values whose id was computed: in a batch each distinct integer once.
+  int64_t scaled = 0;  // Values that became a number of Batch::dense.
+
+  BatchWork& operator+=(const BatchWork& more) {
+    hashed += more.hashed;
+    scaled += more.scaled;
+    return *this;
+  }
+};
+
 struct Batch {
   BatchName name;
   uint32_t rows = 0;
@@ -64,6 +77,7 @@ struct Batch {
   std::vector<TableIds> tables;          // By physical table.
   // Event time that the model has seen, at least: the largest of the batch.
   int64_t event_time_max = 0;
+  BatchWork request_work, row_work;
 };
 
 }  // namespace starling

@@ -20,8 +20,11 @@ namespace starling {
 namespace {
 
 // One split is always read ahead; more, up to one a thread, only while all
-// that are held have few rows.
-constexpr int64_t kRowsAheadMax = 1 << 18;
+// that are held take no more than this share of the budget. The rest is for
+// estimates that were too low.
+constexpr int64_t kAheadShare = 2;
+// Splits that are compiled, and kept for their memory.
+constexpr size_t kSpentMax = 1;
 
 // A split that is read ahead.
 struct Ahead {
@@ -172,10 +175,13 @@ class Reader : public BatchReader {
 
   // Takes the next place in the queue and fills it, without the lock meanwhile.
   void CompileOne() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    std::shared_ptr<const Ahead> ahead = loaded_.front();
+    std::shared_ptr<Ahead> ahead = loaded_.front();
     const ReaderPosition at = claim_;
     const uint32_t batches = ahead->status.ok() ? ahead->split.batches : at.batch + 1;
-    if (at.batch >= batches) return DropSplit();  // It has no row for us.
+    if (at.batch >= batches) {  // It has no row for us.
+      ahead = nullptr;
+      return DropSplit();
+    }
     if (free_.empty()) free_.push_back(std::make_unique<Item>());
     Item* item = free_.back().get();
     queue_.push_back(std::move(free_.back()));
@@ -190,9 +196,9 @@ class Reader : public BatchReader {
     mu_.Unlock();
     const absl::Time start = absl::Now();
     item->status = ahead->status.ok() ? Compile(ahead->split, at, item) : ahead->status;
-    ahead = nullptr;
     const double seconds = absl::ToDoubleSeconds(absl::Now() - start);
     mu_.Lock();
+    Release(std::move(ahead));
     times_.compile += seconds;
     failed_ = failed_ || !item->status.ok();
     item->ready = true;
@@ -200,10 +206,18 @@ class Reader : public BatchReader {
   }
 
   void DropSplit() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    rows_held_ -= SplitAt(claim_.ordinal).rows;
+    std::shared_ptr<Ahead> front = std::move(loaded_.front());
     loaded_.pop_front();
+    Release(std::move(front));
     NextSplit();
     changed_.SignalAll();
+  }
+
+  // The last to hold a split on gives its memory back.
+  void Release(std::shared_ptr<Ahead> ahead) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (ahead.use_count() > 1) return;
+    bytes_held_ -= source_->splits()[ahead->split.split].bytes;
+    if (spent_.size() < kSpentMax) spent_.push_back(std::move(ahead->split.columns));
   }
 
   absl::Status Compile(const LoadedSplit& split, const ReaderPosition& at, Item* item) const {
@@ -234,14 +248,18 @@ class Reader : public BatchReader {
     if (failed_ || load_ == order_.size()) return false;
     if (loaded_.size() < 2) return true;
     return static_cast<int>(loaded_.size()) <= options_.threads &&
-           rows_held_ + SplitAt(load_).rows <= kRowsAheadMax;
+           bytes_held_ + SplitAt(load_).bytes <= source_->read_memory() / kAheadShare;
   }
 
   void LoadOne() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     auto ahead = std::make_shared<Ahead>();
     ahead->split.split = order_[load_];
-    rows_held_ += SplitAt(load_).rows;
+    bytes_held_ += SplitAt(load_).bytes;
     load_ = OwnOrdinal(load_ + 1);
+    if (!spent_.empty()) {
+      ahead->split.columns = std::move(spent_.back());
+      spent_.pop_back();
+    }
     loaded_.push_back(ahead);
     mu_.Unlock();
     const absl::Time start = absl::Now();
@@ -294,11 +312,12 @@ class Reader : public BatchReader {
   ReaderPosition position_ ABSL_GUARDED_BY(mu_);  // After the batch delivered last.
   ReaderPosition claim_ ABSL_GUARDED_BY(mu_);     // The next batch to compile.
   uint32_t load_ ABSL_GUARDED_BY(mu_) = 0;        // The next split to load.
-  int64_t rows_held_ ABSL_GUARDED_BY(mu_) = 0;    // Of splits in `loaded_`.
+  int64_t bytes_held_ ABSL_GUARDED_BY(mu_) = 0;   // Of splits in use.
   int64_t bad_count_ ABSL_GUARDED_BY(mu_) = 0;
   Times times_ ABSL_GUARDED_BY(mu_);
   // Splits from claim_.ordinal on, in order; a batch under way holds its own on.
   std::deque<std::shared_ptr<Ahead>> loaded_ ABSL_GUARDED_BY(mu_);
+  std::vector<ColumnBatch> spent_ ABSL_GUARDED_BY(mu_);
   std::deque<std::unique_ptr<Item>> queue_ ABSL_GUARDED_BY(mu_);
   std::vector<std::unique_ptr<Item>> free_ ABSL_GUARDED_BY(mu_);
 

@@ -84,7 +84,8 @@ class CsvFile : public SampleFile {
   absl::string_view part_name() const override { return "block"; }
 
   absl::StatusOr<std::vector<Column>> Read(const PartRange& range,
-                                           const std::vector<std::string>& columns) const override {
+                                           const std::vector<std::string>& columns,
+                                           std::vector<Column> /*spent*/) const override {
     const std::string where = absl::StrCat(path_, ": block ", range.part);
     ASSIGN_OR_RETURN(Input input, Reopen(path_, bytes_, where));
     ASSIGN_OR_RETURN(std::shared_ptr<arrow::Table> table, ReadBlock(input, range.part, columns));

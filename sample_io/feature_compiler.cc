@@ -46,6 +46,8 @@ struct Scratch {
   std::vector<uint8_t> good;            // and which of them can be used:
   std::vector<int64_t> kept;            // these rows …
   std::vector<int64_t> places;          // … and their places among those asked for.
+  std::vector<float> request_dense;     // By request asked for: its raw features,
+  std::vector<uint8_t> request_good;    // and whether they can be used.
   KeptRequests requests;
   std::vector<int64_t> request_places;  // Of the kept requests, among those asked for.
   std::vector<uint64_t> keys;           // Of one slot, in its order.
@@ -94,7 +96,8 @@ class Compiler : public FeatureCompiler {
                        Batch* batch, std::vector<BadRow>* bad) const override {
     static thread_local Scratch scratch;
     ASSIGN_OR_RETURN(Inputs inputs, FindInputs(columns, rows, with_labels, &scratch));
-    FillDense(inputs, &scratch, &batch->dense);
+    batch->request_work = batch->row_work = {};
+    FillDense(inputs, &scratch, batch);
     inputs.fields.Check(scratch.asked, scratch.asked_requests, scratch.good);
     KeepGood(inputs, &scratch, batch, bad);
     batch->rows = batch->requests = static_cast<uint32_t>(scratch.kept.size());
@@ -171,21 +174,47 @@ class Compiler : public FeatureCompiler {
     return WrongType(column, "a raw feature", is_list ? "a list of numbers" : "a number");
   }
 
-  // The raw features of all rows asked for, some rows at a time: these stay in the cache.
-  void FillDense(const Inputs& in, Scratch* scratch, std::vector<float>* dense) const {
-    constexpr size_t kTile = 256;
+  // The raw features of all rows asked for. Those of requests are scaled once each.
+  void FillDense(const Inputs& in, Scratch* scratch, Batch* batch) const {
     const size_t n = scratch->asked.size();
-    dense->resize(n * dense_width_);
+    batch->dense.resize(n * dense_width_);
     scratch->good.assign(n, 1);
-    for (size_t begin = 0; begin < n; begin += kTile) {
-      float* out = dense->data() + begin * dense_width_;
-      for (size_t f = 0; f < in.raws.size(); ++f) {
-        const auto entries = scratch->AskedOf(in.raws[f]);
-        FillNumbers(*in.raws[f].column, entries.subspan(begin, std::min(kTile, n - begin)),
-                    raw_plans_[f], dense_width_, out, scratch->good.data() + begin);
-        out += raw_plans_[f].width;
+    const std::span<const int64_t> request_of_row = scratch->derived.request_of_row();
+    const size_t requests = request_of_row.empty() ? 0 : request_of_row.back() + 1;
+    scratch->request_dense.resize(requests * dense_width_);
+    scratch->request_good.assign(requests, 1);
+    const int64_t of_requests =
+        FillTiles(in, scratch, true, scratch->request_dense.data(), &scratch->request_good);
+    for (size_t i = 0; of_requests > 0 && i < n; ++i) {
+      const int64_t request = request_of_row[i];
+      std::copy_n(scratch->request_dense.data() + request * dense_width_, dense_width_,
+                  batch->dense.data() + i * dense_width_);
+      scratch->good[i] = scratch->request_good[request];
+    }
+    batch->request_work.scaled = of_requests;
+    batch->row_work.scaled = FillTiles(in, scratch, false, batch->dense.data(), &scratch->good);
+  }
+
+  // The features of requests, or of rows, some entries at a time: these stay in
+  // the cache. Returns the number of values.
+  int64_t FillTiles(const Inputs& in, Scratch* scratch, bool of_requests, float* dense,
+                    std::vector<uint8_t>* good) const {
+    constexpr size_t kTile = 256;
+    int64_t values = 0;
+    for (size_t begin = 0; begin < good->size(); begin += kTile) {
+      const size_t n = std::min(kTile, good->size() - begin);
+      float* out = dense + begin * dense_width_;
+      for (size_t f = 0; f < in.raws.size(); out += raw_plans_[f++].width) {
+        const Input& input = in.raws[f];
+        if (input.column->by_request != of_requests) continue;
+        const auto entries =
+            of_requests ? scratch->derived.RequestsIn(input) : scratch->AskedOf(input);
+        FillNumbers(*input.column, entries.subspan(begin, n), raw_plans_[f], dense_width_, out,
+                    good->data() + begin);
+        values += static_cast<int64_t>(n) * raw_plans_[f].width;
       }
     }
+    return values;
   }
 
   // Lists the good rows, closes the gaps in `dense`, and says what is wrong with the others.
@@ -246,22 +275,24 @@ class Compiler : public FeatureCompiler {
       }
       scratch->unique.Start();
       for (size_t s = 0; s < features.size(); ++s) {
-        FillSlot(features[s], in.ids[features[s]], *batch, scratch, &table.slots[s]);
+        FillSlot(features[s], in.ids[features[s]], batch, scratch, &table.slots[s]);
       }
       scratch->unique.Finish(&table);
     }
     return absl::OkStatus();
   }
 
-  void FillSlot(int feature, const Input& input, const Batch& batch, Scratch* scratch,
-                Slot* slot) const {
+  void FillSlot(int feature, const Input& input, Batch* batch, Scratch* scratch, Slot* slot) const {
     const std::span<const int64_t> entries = scratch->EntriesOf(input);
     const UniqueIds::Keys keys =
         KeysOf(*input.column, entries, seeds_[feature], *slot, &scratch->keys);
     FillWeights(features_.ids(feature).pooling(), input, entries, slot);
-    const EntryFacts rows = {batch.event_times, {}};
+    const EntryFacts rows = {batch->event_times, {}};
     const EntryFacts requests = {scratch->requests.times, scratch->requests.rows};
-    scratch->unique.Add(keys, slot->entries() == Axis::kRequest ? requests : rows, slot);
+    const bool of_requests = slot->entries() == Axis::kRequest;
+    const int64_t fresh = scratch->unique.Add(keys, of_requests ? requests : rows, slot);
+    (of_requests ? batch->request_work : batch->row_work).hashed +=
+        keys.are_ids ? std::ssize(keys.values) : fresh;
   }
 
   static void FillWeights(IdFeature::Pooling pooling, const Input& input,

@@ -43,6 +43,12 @@ class DerivedColumns {
   std::span<const int64_t> EntriesOf(const Column& column) const {
     return column.by_request ? request_of_row_ : places_;
   }
+  // The requests asked for, each once, as entries of such a column, …
+  std::span<const int64_t> RequestsIn(const Input& input) const {
+    return input.derived ? std::span(places_).first(requests_.size()) : std::span(requests_);
+  }
+  // … and for each row asked for the place of its request among these.
+  std::span<const int64_t> request_of_row() const { return request_of_row_; }
   // Places of the requests that have any of the rows asked for at `rows`, ascending.
   void RequestPlaces(std::span<const int64_t> rows, std::vector<int64_t>* places) const;
 

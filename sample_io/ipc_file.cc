@@ -69,7 +69,8 @@ class IpcFile : public SampleFile {
   absl::string_view part_name() const override { return "record batch"; }
 
   absl::StatusOr<std::vector<Column>> Read(const PartRange& range,
-                                           const std::vector<std::string>& columns) const override {
+                                           const std::vector<std::string>& columns,
+                                           std::vector<Column> /*spent*/) const override {
     const std::string where = absl::StrCat(path_, ": record batch ", range.part);
     ASSIGN_OR_RETURN(Input input, Reopen(path_, bytes_, where));
     std::vector<Column> out(columns.size());

@@ -35,7 +35,7 @@ QuarantinedRow UnfitRow(const LoadOptions& options, const Split& of, const Loade
   const bool has_row = !grouped || row < split.file_starts[unfit.row + 1];
   QuarantinedRow out{of.file,
                      of.row_group,
-                     split.PartRow(grouped && !split.nested ? row : unfit.row),
+                     of.begin + split.PartRow(grouped && !split.nested ? row : unfit.row),
                      options.sample.weight(),
                      std::move(unfit.reason),
                      {}};
@@ -101,7 +101,8 @@ int64_t LoadedSplit::FileRow(int64_t row) const {
 
 QuarantinedRow LoadedSplit::Quarantined(const Split& of, int64_t row, std::string column,
                                         std::string reason) const {
-  QuarantinedRow out{of.file, of.row_group, FileRow(row), std::move(column), std::move(reason), {}};
+  QuarantinedRow out{of.file,           of.row_group,      of.begin + FileRow(row),
+                     std::move(column), std::move(reason), {}};
   for (const Column& values : columns.columns) {
     out.values.emplace_back();
     const int64_t at = columns.EntryOf(values, row);
@@ -113,7 +114,8 @@ QuarantinedRow LoadedSplit::Quarantined(const Split& of, int64_t row, std::strin
 absl::Status LoadSplit(const SampleSource& source, const FeatureSet& features,
                        const LoadOptions& options, LoadedSplit* split) {
   const Split& of = source.splits()[split->split];
-  ASSIGN_OR_RETURN(split->columns, source.Read(static_cast<int>(split->split), options.columns));
+  ASSIGN_OR_RETURN(split->columns, source.ReadReusing(static_cast<int>(split->split),
+                                                      options.columns, std::move(split->columns)));
   ColumnBatch& columns = split->columns;
   if (columns.rows == 0) return absl::OkStatus();  // None matches.
   const int64_t file_rows = columns.rows;

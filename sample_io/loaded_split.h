@@ -46,7 +46,7 @@ struct LoadedSplit {
   // The rows of `columns` that are batch `batch`. Of requests: all rows of
   // those that begin in the batch's share of the file's rows.
   std::pair<int64_t, int64_t> RowsOf(int64_t batch, int64_t batch_rows) const;
-  // The row of the file's part that holds `row`, and that was row `read` when it was read.
+  // The row of the split that holds `row`, and that was row `read` when it was read.
   int64_t FileRow(int64_t row) const;
   int64_t PartRow(int64_t read) const {
     return columns.part_rows.empty() ? read : columns.part_rows[read];
@@ -57,7 +57,7 @@ struct LoadedSplit {
 };
 
 // Reads split->split, groups its rows into requests as `features` ask, takes the
-// sample and shuffles.
+// sample and shuffles. split->columns may be those of an earlier one: their memory is used.
 absl::Status LoadSplit(const SampleSource& source, const FeatureSet& features,
                        const LoadOptions& options, LoadedSplit* split);
 

@@ -20,6 +20,7 @@
 namespace starling {
 namespace {
 
+constexpr int64_t kPiecesMemory = 64 << 10;  // Makes several of a test file's part.
 constexpr int64_t kArrowBytesMax = 64 << 20;
 constexpr int64_t kResidentKibMax = 1 << 20;  // ASan's own included.
 constexpr int kSecondsMax = 120;              // Of a child: a hang is a crash by SIGALRM.
@@ -104,7 +105,7 @@ class MutationRun {
     for (; progress_->at < rounds_; ++progress_->at) {
       const Mutation m = Mutate(whole_, pages_, seed_, progress_->at);
       WriteText(path_, m.bytes);
-      const auto rows = ReadRows(path_);
+      const auto rows = ReadRows(path_, progress_->at % 2 == 0 ? 0 : kPiecesMemory);
       ++(rows.ok() ? progress_->read : progress_->refused);
       std::string wrong = judge_(m, rows);
       if (wrong.empty() && arrow::default_memory_pool()->max_memory() > limit) {
@@ -149,8 +150,8 @@ class MutationRun {
 
 }  // namespace
 
-absl::StatusOr<int64_t> ReadRows(const std::string& path) {
-  auto source = SampleSource::Open({path});
+absl::StatusOr<int64_t> ReadRows(const std::string& path, int64_t read_memory) {
+  auto source = SampleSource::Open({path}, {.read_memory = read_memory});
   if (!source.ok()) return source.status();
   std::vector<std::string> names;
   for (const ColumnSchema& column : (*source)->schema()) names.push_back(column.name);

@@ -17,8 +17,8 @@ struct Mutation {
   bool cut = false, in_pages = false;
 };
 
-// Reads every value of the file. Its number of rows.
-absl::StatusOr<int64_t> ReadRows(const std::string& path);
+// Reads every value of the file, within the budget (SourceOptions). Its number of rows.
+absl::StatusOr<int64_t> ReadRows(const std::string& path, int64_t read_memory = 0);
 
 // What is wrong with the outcome of reading a mutation; empty if nothing.
 using JudgeMutation =
@@ -29,7 +29,8 @@ struct MutationCounts {
 };
 
 // Mutates the file at `path`, `rounds` times unless STARLING_ROUNDS is set, half
-// of them before byte `pages` and half behind it. A test failure for what the judge
+// of them before byte `pages` and half behind it, and reads every other one in
+// pieces of its parts, if the format can. A test failure for what the judge
 // finds wrong, a crash, a hang, or much memory.
 MutationCounts RunMutations(const std::string& path, size_t pages, int rounds,
                             const JudgeMutation& judge);

@@ -21,14 +21,22 @@ void PlaceNulls(const std::vector<int16_t>& levels, int16_t present, size_t valu
   }
 }
 
+template <typename T>
+arrow::Status NoRow(std::vector<T>* values) {
+  values->clear();
+  return arrow::Status::OK();
+}
+
 // Reads into `values`, of the file's type, and sets the column's rows and nulls.
 template <typename Type, typename T = typename Type::c_type>
-arrow::Status ReadValues(parquet::ColumnReader& reader, int64_t begin, int64_t rows,
-                         std::vector<T>* values, Column* column) {
+arrow::Status ReadValues(parquet::ColumnReader& reader, const int64_t& skipped, int64_t begin,
+                         int64_t rows, std::vector<T>* values, Column* column) {
   static thread_local std::vector<int16_t> levels;
   auto& typed = static_cast<parquet::TypedColumnReader<Type>&>(reader);
   const int16_t present = reader.descr()->max_definition_level();
-  if (begin > 0 && typed.Skip(begin) != begin) return arrow::Status::OK();  // No row is left.
+  if (!typed.HasNext()) return NoRow(values);  // From here on `skipped` is known.
+  const int64_t unwanted = begin - skipped;
+  if (unwanted > 0 && typed.Skip(unwanted) != unwanted) return NoRow(values);
   if (present > 0 && static_cast<int64_t>(levels.size()) < rows) levels.resize(rows);
   values->resize(rows);
   int64_t found = 0, read = 0;
@@ -51,18 +59,17 @@ arrow::Status ReadValues(parquet::ColumnReader& reader, int64_t begin, int64_t r
 
 // As ReadValues, of a type that is narrower than the column's.
 template <typename Type, typename Wide>
-arrow::Status ReadWidened(parquet::ColumnReader& reader, int64_t begin, int64_t rows,
-                          std::vector<Wide>* values, Column* column) {
-  std::vector<typename Type::c_type> narrow;
-  ARROW_RETURN_NOT_OK(ReadValues<Type>(reader, begin, rows, &narrow, column));
+arrow::Status ReadWidened(parquet::ColumnReader& reader, const int64_t& skipped, int64_t begin,
+                          int64_t rows, std::vector<Wide>* values, Column* column) {
+  static thread_local std::vector<typename Type::c_type> narrow;
+  ARROW_RETURN_NOT_OK(ReadValues<Type>(reader, skipped, begin, rows, &narrow, column));
   values->assign(narrow.begin(), narrow.end());
   return arrow::Status::OK();
 }
 
 }  // namespace
 
-bool IsFlat(const arrow::DataType& type, const parquet::ColumnDescriptor& column) {
-  if (column.max_repetition_level() > 0) return false;
+bool IsPlainNumber(const arrow::DataType& type, const parquet::ColumnDescriptor& column) {
   switch (type.id()) {
     case arrow::Type::INT64:
       return column.physical_type() == parquet::Type::INT64;
@@ -77,19 +84,35 @@ bool IsFlat(const arrow::DataType& type, const parquet::ColumnDescriptor& column
   }
 }
 
-arrow::Status ReadFlat(parquet::ColumnReader& reader, int64_t begin, int64_t rows, Column* column) {
+void SetNumbers(const parquet::ColumnReader& reader, Column* column) {
   const parquet::Type::type type = reader.type();
   const bool ints = type == parquet::Type::INT64 || type == parquet::Type::INT32;
   column->type = ints ? ColumnType::kInt64 : ColumnType::kDouble;
-  switch (type) {
+  if (ints) {
+    column->doubles = {};
+  } else {
+    column->ints = {};
+  }
+}
+
+bool IsFlat(const arrow::DataType& type, const parquet::ColumnDescriptor& column) {
+  return column.max_repetition_level() == 0 && IsPlainNumber(type, column);
+}
+
+arrow::Status ReadFlat(parquet::ColumnReader& reader, const int64_t& skipped, int64_t begin,
+                       int64_t rows, Column* column) {
+  SetNumbers(reader, column);
+  switch (reader.type()) {
     case parquet::Type::INT64:
-      return ReadValues<parquet::Int64Type>(reader, begin, rows, &column->ints, column);
+      return ReadValues<parquet::Int64Type>(reader, skipped, begin, rows, &column->ints, column);
     case parquet::Type::DOUBLE:
-      return ReadValues<parquet::DoubleType>(reader, begin, rows, &column->doubles, column);
+      return ReadValues<parquet::DoubleType>(reader, skipped, begin, rows, &column->doubles,
+                                             column);
     case parquet::Type::INT32:
-      return ReadWidened<parquet::Int32Type>(reader, begin, rows, &column->ints, column);
+      return ReadWidened<parquet::Int32Type>(reader, skipped, begin, rows, &column->ints, column);
     case parquet::Type::FLOAT:
-      return ReadWidened<parquet::FloatType>(reader, begin, rows, &column->doubles, column);
+      return ReadWidened<parquet::FloatType>(reader, skipped, begin, rows, &column->doubles,
+                                             column);
     default:
       return arrow::Status::TypeError("not a column of plain numbers");
   }

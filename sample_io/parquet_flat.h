@@ -18,14 +18,21 @@ class ColumnReader;
 
 namespace starling {
 
-// True if ReadFlat reads such a column: integers or floating-point numbers that
-// stand once a row, also inside structs.
+// Integers or floating-point numbers, stored as they are.
+bool IsPlainNumber(const arrow::DataType& type, const parquet::ColumnDescriptor& column);
+// True if ReadFlat reads such a column: plain numbers that stand once a row, also
+// inside structs.
 bool IsFlat(const arrow::DataType& type, const parquet::ColumnDescriptor& column);
 
-// Fills rows [begin, begin + rows) of a column chunk whose reader is at its
-// start into `column`, but for the name. A row is null if its value or a struct
-// around it is. column->rows is less than `rows` if there are not so many.
-// May throw what Arrow throws for damaged pages. REQUIRES: IsFlat.
-arrow::Status ReadFlat(parquet::ColumnReader& reader, int64_t begin, int64_t rows, Column* column);
+// Says what numbers a column of the stored type holds, and frees those of the other.
+void SetNumbers(const parquet::ColumnReader& reader, Column* column);
+
+// Fills rows [begin, begin + rows) of a column chunk into `column`, but for the
+// name; its numbers may be there from before, and are overwritten. `reader` has read nothing yet;
+// the rows that it passes over before its first page are counted in `skipped`. A row is null if its
+// value or a struct around it is. column->rows is less than `rows` if there are not so many. May
+// throw what Arrow throws for damaged pages. REQUIRES: IsFlat.
+arrow::Status ReadFlat(parquet::ColumnReader& reader, const int64_t& skipped, int64_t begin,
+                       int64_t rows, Column* column);
 
 }  // namespace starling

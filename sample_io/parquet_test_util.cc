@@ -31,6 +31,7 @@ void WriteParquet(const std::string& path, const arrow::Table& table,
   auto codec = arrow::util::Codec::GetCompressionType(options.compression).ValueOrDie();
   parquet::WriterProperties::Builder builder;
   builder.compression(codec);
+  builder.data_pagesize(options.page_bytes);
   if (!options.dictionary) builder.disable_dictionary();
   if (options.checksums) builder.enable_page_checksum();
   parquet::ArrowWriterProperties::Builder arrow_builder;

@@ -24,6 +24,7 @@ struct TestFileOptions {
   std::string compression = "snappy";
   bool dictionary = true;
   bool checksums = false;
+  int64_t page_bytes = 1 << 20;
 };
 void WriteParquet(const std::string& path, const arrow::Table& table,
                   const TestFileOptions& options = {});

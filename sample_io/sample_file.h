@@ -51,6 +51,12 @@ class SampleFile {
   // A part is what the format can find without reading what comes before it.
   virtual const std::vector<int64_t>& part_rows() const = 0;
   virtual absl::string_view part_name() const = 0;  // "row group"
+  // What reading all columns of a part takes in memory, near enough. Empty: parts
+  // are small, or are read whole even if a part of them is asked for.
+  virtual const std::vector<int64_t>& part_bytes() const {
+    static const std::vector<int64_t> none;
+    return none;
+  }
   // What the file itself tells of a column's values; nothing, in most formats.
   // REQUIRES: the index was not dropped.
   virtual ValueBounds BoundsOf(int /*part*/, const std::string& /*column*/) const { return {}; }
@@ -59,9 +65,11 @@ class SampleFile {
   virtual void DropIndex() {}
 
   // Columns of a range, in the order asked; each must be one of fields().
-  // FailedPrecondition, naming file, part and column.
-  virtual absl::StatusOr<std::vector<Column>> Read(
-      const PartRange& range, const std::vector<std::string>& columns) const = 0;
+  // FailedPrecondition, naming file, part and column. `spent`, if not empty, are
+  // columns whose memory may be used for the new ones, each for that in its place.
+  virtual absl::StatusOr<std::vector<Column>> Read(const PartRange& range,
+                                                   const std::vector<std::string>& columns,
+                                                   std::vector<Column> spent) const = 0;
 };
 
 // What a directory is searched for: ".parquet", ".csv.gz" …

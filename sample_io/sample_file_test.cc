@@ -289,7 +289,7 @@ TEST(CsvScannerTest, CountsTheRowsThatArrowReadsInAnyText) {
     WriteText(path, text);
     auto file = OpenCsvFile(path);
     if (!file.ok() || (*file)->part_rows().empty()) continue;
-    auto columns = (*file)->Read({0, 0, (*file)->part_rows()[0]}, {"a", "b"});
+    auto columns = (*file)->Read({0, 0, (*file)->part_rows()[0]}, {"a", "b"}, {});
     // Text that Arrow refuses is refused for its rows' width, never for their number.
     if (!columns.ok()) {
       EXPECT_THAT(columns.status().message(), testing::Not(HasSubstr("in place of"))) << text;

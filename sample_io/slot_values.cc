@@ -14,6 +14,13 @@ size_t FillListOffsets(const Column& column, std::span<const int64_t> entries, u
   return end;
 }
 
+// True if the entries are consecutive, as those of a batch without a bad row are.
+bool IsRun(std::span<const int64_t> entries) {
+  int64_t gaps = 0;
+  for (size_t e = 1; e < entries.size(); ++e) gaps |= (entries[e] - entries[e - 1]) ^ 1;
+  return gaps == 0;
+}
+
 }  // namespace
 
 size_t FillOffsets(const Column& column, std::span<const int64_t> entries, Slot* slot) {
@@ -42,6 +49,10 @@ UniqueIds::Keys KeysOf(const Column& column, std::span<const int64_t> entries, u
   const size_t n = slot.offsets.back();
   if (n == 0) return {};  // A column without a value may be of any type.
   const bool ints = column.type == ColumnType::kInt64;
+  const bool run = IsRun(entries);
+  if (ints && run && !column.is_list && column.valid.empty()) {
+    return {{reinterpret_cast<const uint64_t*>(&column.ints[entries[0]]), n}, false, seed};
+  }
   if (room->size() < n + 1) room->resize(n + 1);
   uint64_t* out = room->data();
   auto key = [&](int64_t i) {
@@ -54,9 +65,9 @@ UniqueIds::Keys KeysOf(const Column& column, std::span<const int64_t> entries, u
     }
   } else if (ints) {
     // What a null writes, the next value overwrites: no branch to guess wrong.
-    const int64_t* values = column.ints.data();
+    const int64_t* values = run ? &column.ints[entries[0]] : column.ints.data();
     for (size_t e = 0; e < entries.size(); ++e) {
-      out[offsets[e]] = static_cast<uint64_t>(values[entries[e]]);
+      out[offsets[e]] = static_cast<uint64_t>(values[run ? e : entries[e]]);
     }
   } else {
     for (size_t e = 0; e < entries.size(); ++e) {

@@ -23,7 +23,7 @@ inline uint64_t IdOf(const Column& column, int64_t i, uint64_t seed) {
 size_t FillOffsets(const Column& column, std::span<const int64_t> entries, Slot* slot);
 
 // Keys of the slot's values, in order: integers as they are, and the ids of
-// strings. `room` holds them; it may be larger.
+// strings. They stand in `room`, which may be larger, or in the column itself.
 // REQUIRES: FillOffsets was called.
 UniqueIds::Keys KeysOf(const Column& column, std::span<const int64_t> entries, uint64_t seed,
                        const Slot& slot, std::vector<uint64_t>* room);

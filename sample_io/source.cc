@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "base/thread_pool.h"
+#include "sample_io/data.pb.h"
 #include "sample_io/data_path.h"
 #include "sample_io/file_list.h"
 #include "sample_io/merged_schema.h"
@@ -21,6 +22,22 @@ namespace {
 
 constexpr int kOpenThreads = 8;
 constexpr int64_t kIndexBytesMax = 256 << 20;  // Footers beyond are parsed anew by each Read.
+
+// A split is at most this share of the budget, for several are in memory at once.
+constexpr int64_t kSplitShare = 8;
+// Pieces of a part end between batches, of the usual sizes, …
+constexpr int64_t kPieceAlign = 4096;
+// … and are not so many that a footer which tells nonsense fills the memory.
+constexpr int64_t kPiecesMax = 4096;
+constexpr int64_t kUntoldBytes = 16;  // A value's, where a format tells nothing.
+
+// Rows of a part that make one split, so that it takes `bytes_max` or less.
+int64_t PieceRows(int64_t rows, int64_t bytes, int64_t bytes_max) {
+  if (bytes <= bytes_max) return rows;
+  const int64_t pieces = std::clamp<int64_t>(bytes / bytes_max + 1, 1, kPiecesMax);
+  const int64_t piece = std::max<int64_t>(1, rows / pieces);
+  return piece < kPieceAlign ? piece : piece / kPieceAlign * kPieceAlign;
+}
 
 struct File {
   std::unique_ptr<SampleFile> data;
@@ -36,6 +53,7 @@ class FileSource : public SampleSource {
       if (!where.ok()) return Annotate(where.status(), "where");
       where_ = *std::move(where);
     }
+    read_memory_ = options.read_memory > 0 ? options.read_memory : DataOptions().read_memory();
     ASSIGN_OR_RETURN(std::vector<std::string> paths, ListFiles(patterns));
     ASSIGN_OR_RETURN(std::unique_ptr<SampleFile> first, SampleFile::Open(paths[0]));
     ASSIGN_OR_RETURN(keys_, PathKeys::Create(paths, first->fields()));
@@ -55,23 +73,31 @@ class FileSource : public SampleSource {
   const std::vector<SchemaNote>& notes() const override { return notes_; }
   int64_t rows() const override { return rows_; }
   uint64_t fingerprint() const override { return fingerprint_; }
+  int64_t read_memory() const override { return read_memory_; }
   SourceCounts counts() const override {
     SourceCounts counts = counts_;
     counts.splits_without_match = splits_without_match_;
     counts.rows_read = rows_read_;
     counts.rows_matched = rows_matched_;
+    counts.values_read = values_read_;
+    counts.member_values_read = member_values_read_;
     return counts;
   }
 
   absl::StatusOr<ColumnBatch> Read(int split,
                                    const std::vector<std::string>& columns) const override {
+    return ReadReusing(split, columns, {});
+  }
+
+  absl::StatusOr<ColumnBatch> ReadReusing(int split, const std::vector<std::string>& columns,
+                                          ColumnBatch spent) const override {
     const Split& of = splits_[split];
     rows_read_ += of.rows;
     if (!where_) {
       rows_matched_ += of.rows;
-      return ReadAll(split, columns);
+      return ReadAll(split, columns, std::move(spent));
     }
-    ASSIGN_OR_RETURN(ColumnBatch judged, ReadAll(split, where_->columns()));
+    ASSIGN_OR_RETURN(ColumnBatch judged, ReadAll(split, where_->columns(), {}));
     RETURN_IF_ERROR(CheckKnown(columns, of.file));
     ColumnBatch batch;
     batch.part_rows = where_->Matching(judged.columns, of.rows);
@@ -83,7 +109,7 @@ class FileSource : public SampleSource {
     for (const std::string& name : columns) {
       if (judged.Find(name) == nullptr) others.push_back(name);
     }
-    ASSIGN_OR_RETURN(ColumnBatch rest, ReadAll(split, others));
+    ASSIGN_OR_RETURN(ColumnBatch rest, ReadAll(split, others, {}));
     auto next = rest.columns.begin();
     for (const std::string& name : columns) {
       const Column* known = judged.Find(name);
@@ -95,7 +121,8 @@ class FileSource : public SampleSource {
 
  private:
   // All rows of a split.
-  absl::StatusOr<ColumnBatch> ReadAll(int split, const std::vector<std::string>& columns) const {
+  absl::StatusOr<ColumnBatch> ReadAll(int split, const std::vector<std::string>& columns,
+                                      ColumnBatch spent) const {
     const Split& of = splits_[split];
     const File& file = files_[file_of_split_[split]];
     RETURN_IF_ERROR(CheckKnown(columns, of.file));
@@ -103,7 +130,11 @@ class FileSource : public SampleSource {
     for (const std::string& name : columns) {
       if (!keys_.contains(name)) stored.push_back(name);
     }
-    ASSIGN_OR_RETURN(std::vector<Column> read, file.data->Read({of.row_group, 0, of.rows}, stored));
+    ASSIGN_OR_RETURN(std::vector<Column> read, file.data->Read({of.row_group, of.begin, of.rows},
+                                                               stored, std::move(spent.columns)));
+    for (const Column& column : read) {
+      (column.outer_offsets.empty() ? values_read_ : member_values_read_) += column.rows;
+    }
     ColumnBatch batch;
     batch.rows = of.rows;
     auto next = read.begin();
@@ -210,11 +241,28 @@ class FileSource : public SampleSource {
           ++counts_.splits_passed_over;
           continue;
         }
-        splits_.push_back({data.path(), static_cast<int>(g), rows, data.part_name()});
-        file_of_split_.push_back(f);
-        rows_ += rows;
         fingerprint_ = HashBytes(absl::StrCat(name, "\n", g, "\n", rows), fingerprint_);
+        ListPieces(f, static_cast<int>(g));
+        rows_ += rows;
       }
+    }
+  }
+
+  // The splits of one part: one, unless it is too large.
+  void ListPieces(size_t f, int part) {
+    const SampleFile& data = *files_[f].data;
+    const int64_t rows = data.part_rows()[part];
+    const bool told = !data.part_bytes().empty();
+    const int64_t bytes =
+        told ? data.part_bytes()[part] : rows * std::ssize(data.fields()) * kUntoldBytes;
+    const int64_t piece = told ? PieceRows(rows, bytes, read_memory_ / kSplitShare) : rows;
+    if (piece < rows) fingerprint_ = HashBytes(absl::StrCat("by ", piece), fingerprint_);
+    for (int64_t begin = 0; begin < rows; begin += piece) {
+      const int64_t n = std::min(piece, rows - begin);
+      const double share = static_cast<double>(n) / static_cast<double>(rows);
+      splits_.push_back({data.path(), part, n, data.part_name(), begin, rows,
+                         static_cast<int64_t>(share * static_cast<double>(bytes))});
+      file_of_split_.push_back(f);
     }
   }
 
@@ -257,13 +305,19 @@ class FileSource : public SampleSource {
   std::vector<size_t> file_of_split_;
   int64_t rows_ = 0;
   uint64_t fingerprint_ = 0;
+  int64_t read_memory_ = 0;
   SourceCounts counts_;  // But for these:
-  mutable std::atomic<int64_t> splits_without_match_ = 0, rows_read_ = 0, rows_matched_ = 0;
+  mutable std::atomic<int64_t> splits_without_match_ = 0, rows_read_ = 0, rows_matched_ = 0,
+                               values_read_ = 0, member_values_read_ = 0;
 };
 
 }  // namespace
 
-std::string Split::Place() const { return absl::StrCat(file, ": ", part_name, " ", row_group); }
+std::string Split::Place() const {
+  const std::string part = absl::StrCat(file, ": ", part_name, " ", row_group);
+  if (rows == part_rows) return part;
+  return absl::StrCat(part, ", rows ", begin, " to ", begin + rows - 1);
+}
 
 absl::StatusOr<std::unique_ptr<SampleSource>> SampleSource::Open(
     const std::vector<std::string>& patterns, const SourceOptions& options) {

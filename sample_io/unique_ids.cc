@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <limits>
+#include <numeric>
 
 #include "base/hash.h"
 
@@ -56,7 +58,7 @@ void UniqueIds::MakeRoom(size_t ids) {
   GrowTo(count_ + ids + 1, &times_);
 }
 
-void UniqueIds::Add(const Keys& keys, const EntryFacts& facts, Slot* slot) {
+int64_t UniqueIds::Add(const Keys& keys, const EntryFacts& facts, Slot* slot) {
   const uint32_t first = count_;
   MakeRoom(keys.values.size());
   slot->index.resize(keys.values.size());
@@ -68,6 +70,7 @@ void UniqueIds::Add(const Keys& keys, const EntryFacts& facts, Slot* slot) {
   }
   Count(*slot, first);
   TakeFacts(facts, *slot, first);
+  return count_ - first;
 }
 
 // Sets numbers[i] to the number of keys[i]; new numbers' keys stand in ids_.
@@ -110,6 +113,12 @@ const uint32_t* UniqueIds::EntriesOf(const Slot& slot) {
   GrowTo(slot.index.size() + 1, &entry_of_);
   const uint32_t* offsets = slot.offsets.data();
   const uint32_t entries = static_cast<uint32_t>(slot.offsets.size() - 1);
+  uint32_t uneven = 0;
+  for (uint32_t e = 0; e <= entries; ++e) uneven |= offsets[e] ^ e;
+  if (uneven == 0) {  // One value each.
+    std::iota(entry_of_.begin(), entry_of_.begin() + entries, 0);
+    return entry_of_.data();
+  }
   for (uint32_t e = 0; e < entries; ++e) {
     // What an empty entry writes, the next one overwrites.
     entry_of_[offsets[e]] = e;
@@ -202,6 +211,13 @@ void UniqueIds::Rank(TableIds* table) {
 
 // Gives the occurrences of slot `number` their ids' ranks, and these their occurrences.
 void UniqueIds::TurnAround(uint32_t number, Slot* slot, TableIds* table) {
+  const bool plain = slot->weights.empty() && slot->axis != Axis::kPosition;
+  plain ? TurnAs<true>(number, slot, table) : TurnAs<false>(number, slot, table);
+}
+
+// `plain`: of a row or request, with the weight 1.
+template <bool plain>
+void UniqueIds::TurnAs(uint32_t number, Slot* slot, TableIds* table) {
   const uint32_t* entry_of = EntriesOf(*slot);
   const float* weights = slot->weights.empty() ? nullptr : slot->weights.data();
   Occurrence* occurrences = table->occurrences.data();
@@ -211,8 +227,16 @@ void UniqueIds::TurnAround(uint32_t number, Slot* slot, TableIds* table) {
   auto turn = [&](size_t i, int half) {
     Place& place = places[index[i]];
     index[i] = place.rank;
-    const uint32_t entry = positions ? static_cast<uint32_t>(i) : entry_of[i];
-    occurrences[place.cursor.of[half]++] = {number, entry, weights == nullptr ? 1 : weights[i]};
+    Occurrence& to = occurrences[place.cursor.of[half]++];
+    if constexpr (plain) {
+      static_assert(std::endian::native == std::endian::little);
+      const uint64_t slot_and_entry = number | uint64_t{entry_of[i]} << 32;  // In one store.
+      std::memcpy(&to, &slot_and_entry, sizeof(slot_and_entry));
+      to.weight = 1;
+    } else {
+      to = {number, positions ? static_cast<uint32_t>(i) : entry_of[i],
+            weights == nullptr ? 1 : weights[i]};
+    }
   };
   constexpr size_t kAhead = 8;
   auto fetch = [&](size_t i, int half) {

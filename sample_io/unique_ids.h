@@ -33,7 +33,8 @@ class UniqueIds {
     bool are_ids = true;  // Else the id is HashInt64(key, seed).
     uint64_t seed = 0;
   };
-  void Add(const Keys& keys, const EntryFacts& facts, Slot* slot);
+  // Returns how many different keys there are.
+  int64_t Add(const Keys& keys, const EntryFacts& facts, Slot* slot);
   // Orders the ids by (bucket, id) and fills all of `table` but its slots'
   // offsets and weights, which must be there. An id of a request counts for all
   // of the request's rows.
@@ -70,6 +71,8 @@ class UniqueIds {
   void SortBuckets();
   void Rank(TableIds* table);
   void TurnAround(uint32_t number, Slot* slot, TableIds* table);
+  template <bool plain>
+  void TurnAs(uint32_t number, Slot* slot, TableIds* table);
   // The entry of every occurrence of a slot; good until the next call.
   const uint32_t* EntriesOf(const Slot& slot);
 

@@ -50,8 +50,11 @@ absl::Status OnlineLearner::Start() {
 
 absl::StatusOr<std::unique_ptr<SampleSource>> OnlineLearner::OpenFile(
     const std::string& path) const {
+  const DataOptions& data = plan_.job.data();
   ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> source,
-                   SampleSource::Open({path}, {plan_.job.data().where(), /*may_be_empty=*/true}));
+                   SampleSource::Open({path}, {.where = data.where(),
+                                               .may_be_empty = true,
+                                               .read_memory = data.read_memory()}));
   RETURN_IF_ERROR(CheckSchema(plan_, map_, *source));
   // Every page is read once before anything is learned: a file counts whole or not at all.
   for (size_t s = 0; s < source->splits().size(); ++s) {

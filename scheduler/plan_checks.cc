@@ -60,6 +60,7 @@ class Checker {
 void CheckData(const DataOptions& data, Checker* c) {
   c->Range("data.batch", data.batch(), 1, 1 << 22);
   c->Range("data.bad_rows_max", data.bad_rows_max(), 0, 1);
+  c->AtLeast("data.read_memory", static_cast<double>(data.read_memory()), 16 << 20);
   for (int i = 0; i < data.label_size(); ++i) {
     const std::string& label = data.label(i);
     const std::string path = absl::StrCat("data.label[", i, "]");

@@ -263,6 +263,7 @@ class FakeSource : public SampleSource {
   int64_t rows() const override { return 0; }
   SourceCounts counts() const override { return {}; }
   uint64_t fingerprint() const override { return 0; }
+  int64_t read_memory() const override { return 0; }
   absl::StatusOr<ColumnBatch> Read(int, const std::vector<std::string>&) const override {
     return ColumnBatch();
   }

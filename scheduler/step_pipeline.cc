@@ -134,6 +134,7 @@ struct StepPipeline::Impl {
   ThreadPool* pool;
   PipelineOptions options;
   StageTimes times;
+  StepCounts counts;
   std::unique_ptr<Workspace> workspace;
   const BatchReader* reader = nullptr;  // Of this Run.
 
@@ -153,9 +154,10 @@ struct StepPipeline::Impl {
 
 StepPipeline::StepPipeline(const Network* network, ParameterClient* client, ThreadPool* pool,
                            const PipelineOptions& options)
-    : impl_(new Impl{network, client, pool, options, {}, network->NewWorkspace()}) {}
+    : impl_(new Impl{network, client, pool, options, {}, {}, network->NewWorkspace()}) {}
 StepPipeline::~StepPipeline() = default;
 const StageTimes& StepPipeline::times() const { return impl_->times; }
+const StepCounts& StepPipeline::counts() const { return impl_->counts; }
 
 absl::Status StepPipeline::Run(BatchReader* reader, int64_t first_step,
                                const std::function<double(int64_t)>& lr_scale,
@@ -212,6 +214,7 @@ absl::Status StepPipeline::Impl::Pull(Prefetcher* batches, int64_t number) {
   step->rows.resize(step->keys.size());
   step->grads.resize(step->keys.size());
   for (size_t t = 0; t < step->keys.size(); ++t) {
+    counts.ids_pulled += std::ssize(step->keys[t].ids);
     size_t floats = step->keys[t].ids.size() * network->spec().table_width(static_cast<int>(t));
     step->rows[t].resize(floats);
     step->grads[t].resize(floats);
@@ -252,6 +255,7 @@ void StepPipeline::Impl::Push(std::unique_ptr<Step> step, double lr_scale) {
   step->push_done = std::make_unique<absl::Notification>();
   Step* s = step.get();
   pushing.push_back(std::move(step));
+  for (const TableKeys& keys : s->keys) counts.ids_pushed += std::ssize(keys.ids);
   client->Push(s->batch.name, static_cast<float>(lr_scale), s->keys, s->grad_spans, s->dense_grads,
                [s](absl::Status status) {
                  s->pushed = std::move(status);

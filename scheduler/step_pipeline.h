@@ -45,6 +45,11 @@ struct StageTimes {
   double wait_read = 0, pull = 0, compute = 0, push = 0;
 };
 
+// Rows of tables that were asked for and updated, each once a step.
+struct StepCounts {
+  int64_t ids_pulled = 0, ids_pushed = 0;
+};
+
 class StepPipeline {
  public:
   // All must outlive the pipeline.
@@ -63,6 +68,7 @@ class StepPipeline {
                    const std::function<bool(const StepReport&)>& on_step);
 
   const StageTimes& times() const;
+  const StepCounts& counts() const;
 
  private:
   struct Impl;

@@ -114,7 +114,10 @@ absl::Status Trainer::Run(bool resume) {
   impl_->summary.state = impl_->state;
   impl_->summary.train_loss = impl_->log->train_loss();
   impl_->summary.train_auc = impl_->log->train_auc();
-  if (impl_->pipeline != nullptr) impl_->summary.stages = impl_->pipeline->times();
+  if (impl_->pipeline != nullptr) {
+    impl_->summary.stages = impl_->pipeline->times();
+    impl_->summary.counts = impl_->pipeline->counts();
+  }
   return status;
 }
 
@@ -251,6 +254,9 @@ bool Trainer::Impl::OnStep(const StepReport& report) {
   position = report.next;
   ++summary.steps;
   summary.samples += report.batch->rows;
+  summary.requests += report.batch->requests;
+  summary.request_work += report.batch->request_work;
+  summary.row_work += report.batch->row_work;
   double scale = LearningRateScale(options().schedule(), report.step, state.lr_scale());
   log_status =
       log->Step(state.step(), state.samples(), report.loss, scale, report.scores, *report.batch);
@@ -322,6 +328,7 @@ absl::Status Trainer::Impl::Finish() {
     ASSIGN_OR_RETURN(Checkpoint checkpoint,
                      OpenCheckpoint(JoinPath(CheckpointRoot(plan.job), best)));
     summary.stages = pipeline->times();
+    summary.counts = pipeline->counts();
     RETURN_IF_ERROR(NewModel());
     RETURN_IF_ERROR(model->Load(checkpoint));
     log->Say(absl::StrCat("the model is that of step ", state.best_step(), ", the best evaluated"));

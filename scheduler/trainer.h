@@ -30,6 +30,9 @@ struct TrainSummary {
   double read_seconds = 0, compile_seconds = 0;  // On the reader's threads.
   double eval_seconds = 0, checkpoint_seconds = 0;
   int64_t bad_rows = 0;
+  int64_t requests = 0;  // Rows that share a user count once.
+  BatchWork request_work, row_work;
+  StepCounts counts;
   std::string checkpoint;  // Directory of the last one.
 };
 

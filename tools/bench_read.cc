@@ -97,7 +97,8 @@ absl::StatusOr<ReadData> OpenFlatData(const ReadBench& bench) {
 }
 
 absl::StatusOr<ReadData> OpenReadData(const std::string& dir, const std::string& data,
-                                      const std::string& user, const std::string& item) {
+                                      const std::string& user, const std::string& item,
+                                      int64_t read_memory) {
   Job job;
   SourceMap map;
   const std::string config = absl::StrFormat(kConfig, dir, data, Names(user, item, 'C', 23, 26),
@@ -105,7 +106,7 @@ absl::StatusOr<ReadData> OpenReadData(const std::string& dir, const std::string&
   RETURN_IF_ERROR(ParseYaml(config, "bench.yaml", {}, &job, &map));
   ASSIGN_OR_RETURN(Plan plan, MakePlan(job, map));
   ReadData read;
-  ASSIGN_OR_RETURN(read.source, SampleSource::Open({dir}));
+  ASSIGN_OR_RETURN(read.source, SampleSource::Open({dir}, {.read_memory = read_memory}));
   ASSIGN_OR_RETURN(read.compiler, FeatureCompiler::Create(plan.features));
   return read;
 }

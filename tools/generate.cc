@@ -71,7 +71,7 @@ Verb GenerateVerb() {
   return {"generate",
           "Write Parquet from a planted model, and the best AUC and log loss one could reach",
           "starling generate --out DIR [--rows N] [--eval_rows N] [--days D] [--seed S] "
-          "[--impressions K] [--sequence L] [--conversions]",
+          "[--impressions K] [--sequence L] [--conversions] [--overwrite]",
           {"out", "rows", "eval_rows", "days", "seed", "impressions", "sequence", "conversions",
            "overwrite", "json"},
           RunGenerate};

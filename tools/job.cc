@@ -38,7 +38,8 @@ absl::StatusOr<LoadedJob> LoadJob(const VerbCall& call) {
 absl::StatusOr<std::unique_ptr<SampleSource>> OpenData(const Plan& plan, const SourceMap& map,
                                                        const std::vector<std::string>& patterns) {
   const DataOptions& data = plan.job.data();
-  auto source = SampleSource::Open(patterns, {data.where()});
+  auto source =
+      SampleSource::Open(patterns, {.where = data.where(), .read_memory = data.read_memory()});
   if (absl::IsInvalidArgument(source.status()) && data.has_where()) {
     return map.Error("data.where", source.status().message());
   }

@@ -135,7 +135,7 @@ absl::Status ScoreAll(const SampleSource& source, const Predictor& predictor,
     if (totals->bad == 0 && !scored.bad.empty()) {
       const BadRow& first = scored.bad.front();
       const std::vector<int64_t>& part_rows = scored.columns.part_rows;
-      const int64_t row = part_rows.empty() ? first.row : part_rows[first.row];
+      const int64_t row = split.begin + (part_rows.empty() ? first.row : part_rows[first.row]);
       totals->first_bad =
           absl::StrCat(split.Place(), ": row ", row, ": column ", first.column, ": ", first.reason);
     }

@@ -55,14 +55,18 @@ void PrintJson(const LoadedJob& job, const TrainSummary& s) {
       R"({%s, "metrics_of": "%s", "samples": %d, "samples_per_s": %.1f, "steps": %d, "step": %d, "bad_rows": %d, )"
       R"("seconds": {"train": %.3f, "wait_read": %.3f, "pull": %.3f, "compute": %.3f, "push": %.3f, "read": %.3f, )"
       R"("compile": %.3f, "eval": %.3f, "checkpoint": %.3f}, )"
-      R"("data": {"files_passed_over": %d, "splits_passed_over": %d, "rows_read": %d, "rows_matched": %d}, )"
-      R"("checkpoint": "%s"})"
+      R"("data": {"files_passed_over": %d, "splits_passed_over": %d, "rows_read": %d, "rows_matched": %d, )"
+      R"("values_read": %d, "member_values_read": %d}, )"
+      R"("work": {"requests": %d, "hashed": {"user": %d, "row": %d}, "scaled": {"user": %d, "row": %d}, )"
+      R"("ids_pulled": %d, "ids_pushed": %d}, "checkpoint": "%s"})"
       "\n",
       MetricsJson(m), s.evaluated ? "eval" : "train, progressive", s.samples,
       s.samples / std::max(1e-9, s.train_seconds), s.steps, s.state.step(), s.bad_rows,
       s.train_seconds, t.wait_read, t.pull, t.compute, t.push, s.read_seconds, s.compile_seconds,
       s.eval_seconds, s.checkpoint_seconds, read.files_passed_over, read.splits_passed_over,
-      read.rows_read, read.rows_matched, s.checkpoint.c_str());
+      read.rows_read, read.rows_matched, read.values_read, read.member_values_read, s.requests,
+      s.request_work.hashed, s.row_work.hashed, s.request_work.scaled, s.row_work.scaled,
+      s.counts.ids_pulled, s.counts.ids_pushed, s.checkpoint.c_str());
 }
 
 absl::Status Run(const VerbCall& call) {

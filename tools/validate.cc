@@ -2,6 +2,7 @@
 // and says what it will cost.
 #include <gflags/gflags.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -84,11 +85,19 @@ void PrintMixing(const Json& mixing) {
 Json DescribeSource(const SampleSource& source) {
   std::string last;
   int files = 0;
+  int64_t parts_cut = 0, split_bytes_max = 0;
   for (const Split& split : source.splits()) {
     files += split.file != last;
     last = split.file;
+    parts_cut += split.begin == 0 && split.rows < split.part_rows;
+    split_bytes_max = std::max(split_bytes_max, split.bytes);
   }
-  return {{"files", files}, {"splits", source.splits().size()}, {"rows", source.rows()}};
+  return {{"files", files},
+          {"splits", source.splits().size()},
+          {"rows", source.rows()},
+          {"parts_cut", parts_cut},
+          {"split_bytes_max", split_bytes_max},
+          {"read_memory", source.read_memory()}};
 }
 
 absl::StatusOr<Json> Describe(const LoadedJob& job) {
@@ -120,9 +129,13 @@ absl::StatusOr<Json> Describe(const LoadedJob& job) {
 void PrintSource(const Json& report, const char* part) {
   if (!report.contains(part)) return;
   const Json& s = report[part];
-  std::printf("  %-8s %s rows in %d files, %d splits\n", part,
+  std::printf("  %-8s %s rows in %d files, %d splits of %s at most\n", part,
               WithCommas(s["rows"].get<int64_t>()).c_str(), s["files"].get<int>(),
-              s["splits"].get<int>());
+              s["splits"].get<int>(), Bytes(s["split_bytes_max"].get<double>()).c_str());
+  if (s["parts_cut"].get<int64_t>() == 0) return;
+  std::printf("           %s row groups are read in pieces, to fit data.read_memory of %s\n",
+              WithCommas(s["parts_cut"].get<int64_t>()).c_str(),
+              Bytes(s["read_memory"].get<double>()).c_str());
 }
 
 void PrintReport(const Json& report) {

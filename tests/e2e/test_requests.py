@@ -60,6 +60,40 @@ def test_all_forms_train_and_score_alike(data, tmp_path):
         assert abs(got - truth).max() < 1e-4
 
 
+def distinct(tables, columns):
+    """Distinct values of each column, summed over the tables."""
+    return sum(len(set(t[c].drop_null().to_pylist())) for t in tables for c in columns)
+
+
+def test_users_features_are_taken_once_a_request(data, tmp_path):
+    """Decoded, hashed, scaled, pulled and pushed: counted, and held against the files."""
+    user_ids, item_ids = [f"user.C{i}" for i in range(1, 24)], [f"C{i}" for i in range(24, 27)]
+    batches = []  # Of 200 requests, cut inside row groups.
+    for path in sorted((data / "train_nested").rglob("*.parquet")):
+        file = pq.ParquetFile(path)
+        for group in range(file.num_row_groups):
+            table = file.read_row_group(group)
+            batches += [table.slice(at, 200) for at in range(0, len(table), 200)]
+    users = [t.select(["user"]).flatten() for t in batches]
+    items = [pa.Table.from_struct_array(t["impressions"].combine_chunks().flatten()) for t in batches]
+    rows, requests = sum(map(len, items)), sum(map(len, users))
+    assert rows == 10 * requests == 30000
+
+    _, nested = train(tmp_path, "nested", NESTED, data=data)
+    work, read = nested["work"], nested["data"]
+    assert work["requests"] == requests
+    assert read["values_read"] == requests * (23 + 12)
+    assert read["member_values_read"] == rows * (3 + 1 + 2), "ids, a number, label and time"
+    assert work["scaled"] == {"user": 12 * requests, "row": rows}
+    assert work["hashed"] == {"user": distinct(users, user_ids), "row": distinct(items, item_ids)}
+    assert work["ids_pulled"] == work["ids_pushed"] == sum(work["hashed"].values())
+
+    _, flat = train(tmp_path, "flat", FLAT, data=data, more="")
+    assert flat["work"]["requests"] == flat["samples"] == rows
+    assert flat["work"]["scaled"] == {"user": 0, "row": 13 * rows}
+    assert flat["data"]["values_read"] == rows * (26 + 13 + 2) and flat["data"]["member_values_read"] == 0
+
+
 def test_column_that_is_not_the_users_is_refused(data, tmp_path):
     (tmp_path / "job.yaml").write_text(
         FLAT.format(data=data, dir=tmp_path, more=", request: request, user: C1..C24"))

@@ -60,7 +60,7 @@ def test_train_eval_predict_and_inspect_read_the_rows_that_pyarrow_filters(days,
     assert result["samples"] == len(rows)
     # Two days are not opened; six of ten row groups of the others hold greater prices only.
     assert result["data"] == {"files_passed_over": 2, "splits_passed_over": 12, "rows_read": 800,
-                              "rows_matched": len(rows)}
+                              "rows_matched": len(rows), "values_read": 3200, "member_values_read": 0}
     assert run_json("eval", "--config", config, "--set", f"data.where={WHERE}")["samples"] == len(rows)
     run("export", "--config", config, "--out", tmp_path / "bundle")
     run("predict", "--bundle", tmp_path / "bundle", "--data", days, "--where", WHERE, "--keep", "user,city",

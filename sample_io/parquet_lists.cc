@@ -1,0 +1,152 @@
+#include "sample_io/parquet_lists.h"
+
+#include <arrow/status.h>
+#include <arrow/type.h>
+#include <parquet/column_reader.h>
+#include <parquet/level_conversion.h>
+#include <parquet/schema.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+
+#include "sample_io/parquet_flat.h"
+
+namespace starling {
+namespace {
+
+constexpr int64_t kEntries = 4096;  // Decoded at a time; they stay in the cache.
+
+// Where the rows stand, and which of them and of their elements are null.
+struct Lists {
+  std::vector<int32_t> offsets;  // The first element of each row, and the end.
+  std::vector<uint8_t> valid;    // By element, of members; by row, of lists.
+  bool nulls = false;
+};
+
+// One level each of an entry: a value, a null, or an empty or null list.
+template <typename T>
+struct Entries {
+  std::array<int16_t, kEntries> definition, repetition;
+  std::array<T, kEntries> values;  // Without those of nulls.
+};
+
+template <typename Type, typename Wide, typename T = typename Type::c_type>
+class Reading {
+ public:
+  Reading(parquet::ColumnReader& reader, int64_t begin, int64_t rows, bool member)
+      : reader_(static_cast<parquet::TypedColumnReader<Type>&>(reader)),
+        begin_(begin),
+        end_(begin + rows),
+        member_(member),
+        present_(reader.descr()->max_definition_level()),
+        element_(parquet::internal::LevelInfo::ComputeLevelInfo(reader.descr())
+                     .repeated_ancestor_def_level) {
+    lists_.offsets.reserve(rows + 1);
+  }
+
+  arrow::Status Run(std::vector<Wide>* values, Lists* lists) {
+    static thread_local Entries<T> entries;
+    while (row_ <= end_ && reader_.HasNext()) {  // The last row may go on.
+      int64_t found = 0;
+      const int64_t n = reader_.ReadBatch(kEntries, entries.definition.data(),
+                                          entries.repetition.data(), entries.values.data(), &found);
+      if (n <= 0) break;
+      values->resize(elements_ + n);
+      if (member_) lists_.valid.resize(elements_ + n);
+      ARROW_RETURN_NOT_OK(Take(entries, n, values->data()));
+      if (elements_ > std::numeric_limits<int32_t>::max()) {
+        return arrow::Status::CapacityError("more than 2^31 list elements in one row group");
+      }
+    }
+    values->resize(elements_);
+    if (member_) lists_.valid.resize(elements_);
+    lists_.offsets.push_back(static_cast<int32_t>(elements_));
+    *lists = std::move(lists_);
+    return arrow::Status::OK();
+  }
+
+ private:
+  arrow::Status Take(const Entries<T>& entries, int64_t n, Wide* values) {
+    const T* next = entries.values.data();
+    for (int64_t i = 0; i < n; ++i) {
+      const int16_t definition = entries.definition[i];
+      const bool is = definition == present_;
+      if (entries.repetition[i] == 0) {
+        if (++row_ > end_) return arrow::Status::OK();  // The one after the last has begun.
+        if (row_ > begin_) StartRow(definition);
+      }
+      if (row_ > begin_) {
+        // A null of a list is dropped, one of a member stands in its place.
+        values[elements_] = static_cast<Wide>(*next);
+        if (member_) lists_.valid[elements_] = is;
+        lists_.nulls |= member_ && definition >= element_ && !is;
+        elements_ += member_ ? definition >= element_ : is;
+      }
+      next += is;
+      if (row_ == 0) return arrow::Status::Invalid("a list that begins in no row");
+    }
+    return arrow::Status::OK();
+  }
+
+  void StartRow(int16_t definition) {
+    lists_.offsets.push_back(static_cast<int32_t>(elements_));
+    if (member_) return;
+    const bool valid =
+        definition >= element_ - 1;  // An empty list is one level below its elements.
+    lists_.valid.push_back(valid);
+    lists_.nulls |= !valid;
+  }
+
+  parquet::TypedColumnReader<Type>& reader_;
+  const int64_t begin_, end_;
+  const bool member_;
+  const int16_t present_, element_;  // Levels of a value, and of an element, null or not.
+  int64_t row_ = 0;                  // Rows begun.
+  int64_t elements_ = 0;
+  Lists lists_;
+};
+
+template <typename Type, typename Wide>
+arrow::Status ReadAs(parquet::ColumnReader& reader, int64_t begin, int64_t rows, bool member,
+                     std::vector<Wide>* values, Lists* lists) {
+  return Reading<Type, Wide>(reader, begin, rows, member).Run(values, lists);
+}
+
+arrow::Status ReadAny(parquet::ColumnReader& reader, int64_t begin, int64_t rows, bool member,
+                      Column* column, Lists* lists) {
+  switch (reader.type()) {
+    case parquet::Type::INT64:
+      return ReadAs<parquet::Int64Type>(reader, begin, rows, member, &column->ints, lists);
+    case parquet::Type::INT32:
+      return ReadAs<parquet::Int32Type>(reader, begin, rows, member, &column->ints, lists);
+    case parquet::Type::DOUBLE:
+      return ReadAs<parquet::DoubleType>(reader, begin, rows, member, &column->doubles, lists);
+    case parquet::Type::FLOAT:
+      return ReadAs<parquet::FloatType>(reader, begin, rows, member, &column->doubles, lists);
+    default:
+      return arrow::Status::TypeError("not a column of plain numbers");
+  }
+}
+
+}  // namespace
+
+bool IsInOneList(const arrow::DataType& type, const parquet::ColumnDescriptor& column) {
+  return column.max_repetition_level() == 1 && IsPlainNumber(type, column);
+}
+
+arrow::Status ReadLists(parquet::ColumnReader& reader, int64_t begin, int64_t rows, bool member,
+                        Column* column, int64_t* found) {
+  SetNumbers(reader, column);
+  Lists lists;
+  ARROW_RETURN_NOT_OK(ReadAny(reader, begin, rows, member, column, &lists));
+  *found = std::ssize(lists.offsets) - 1;
+  if (lists.nulls) column->valid = std::move(lists.valid);
+  column->rows = member ? lists.offsets.back() : *found;
+  column->is_list = !member;
+  (member ? column->outer_offsets : column->list_offsets) = std::move(lists.offsets);
+  return arrow::Status::OK();
+}
+
+}  // namespace starling
