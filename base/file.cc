@@ -13,6 +13,8 @@
 #include <utility>
 
 #include "base/status.h"
+#include "base/sync_point.h"
+#include "base/wrong.h"
 
 namespace starling {
 namespace {
@@ -88,6 +90,8 @@ class PosixFile : public WritableFile {
 
   absl::Status Close() override {
     RETURN_IF_ERROR(Flush());
+    STARLING_SYNC_POINT("file:before_sync");
+    if (STARLING_WRONG("no_sync")) return absl::OkStatus();
     RETURN_IF_ERROR(CheckFault("sync", path_));
     if (::fsync(fd_) != 0) return ErrnoStatus(errno, "fsync", path_);
     if (::close(std::exchange(fd_, -1)) != 0) return ErrnoStatus(errno, "close", path_);
@@ -161,6 +165,7 @@ absl::Status WriteFileAtomically(const std::string& path, absl::string_view byte
     ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, CreateFile(temporary));
     RETURN_IF_ERROR(file->Append(bytes));
     RETURN_IF_ERROR(file->Close());
+    STARLING_SYNC_POINT("file:temporary");
     return RenamePath(temporary, path);
   };
   absl::Status status = write();
@@ -170,17 +175,23 @@ absl::Status WriteFileAtomically(const std::string& path, absl::string_view byte
 
 absl::Status MakeDirs(const std::string& path) {
   RETURN_IF_ERROR(CheckFault("mkdir", path));
+  std::vector<std::string> parents;  // Of what is new: each must know its child durably.
+  for (std::string dir = path; !dir.empty() && !PathExists(dir); dir = parents.back()) {
+    parents.push_back(DirOf(dir));
+  }
   std::error_code error;
   std::filesystem::create_directories(path, error);
   if (error) return ErrnoStatus(error.value(), "create directory", path);
   if (!std::filesystem::is_directory(path, error))
     return ErrnoStatus(ENOTDIR, "create directory", path);
+  for (const std::string& dir : parents) RETURN_IF_ERROR(SyncDir(dir));
   return absl::OkStatus();
 }
 
 absl::Status RenamePath(const std::string& from, const std::string& to) {
   RETURN_IF_ERROR(CheckFault("rename", to));
   if (::rename(from.c_str(), to.c_str()) != 0) return ErrnoStatus(errno, "rename to", to);
+  STARLING_SYNC_POINT("file:renamed");
   return SyncDir(DirOf(to));
 }
 

@@ -143,6 +143,11 @@ absl::StatusOr<std::vector<FileSetEntry>> OpenFileSet(const std::string& dir,
   return files;
 }
 
+absl::StatusOr<uint32_t> ManifestChecksum(const std::string& dir) {
+  ASSIGN_OR_RETURN(std::string text, ReadFile(JoinPath(dir, kManifest)));
+  return Crc32c(text);
+}
+
 absl::Status VerifyFileSet(const std::string& dir, const std::vector<FileSetEntry>& files) {
   for (const FileSetEntry& f : files) {
     ASSIGN_OR_RETURN(FileSetEntry found, DescribeSetFile(dir, f.name));

@@ -41,6 +41,8 @@ absl::Status CommitFileSet(const std::string& dir, absl::string_view kind,
 absl::StatusOr<std::vector<FileSetEntry>> OpenFileSet(const std::string& dir,
                                                       absl::string_view kind,
                                                       google::protobuf::Message* message);
+// CRC32C of the whole manifest, for another set that rests on this one.
+absl::StatusOr<uint32_t> ManifestChecksum(const std::string& dir);
 // Reads every byte of every file and compares checksums.
 absl::Status VerifyFileSet(const std::string& dir, const std::vector<FileSetEntry>& files);
 
