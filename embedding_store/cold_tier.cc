@@ -3,6 +3,7 @@
 #include <rocksdb/cache.h>
 #include <rocksdb/db.h>
 #include <rocksdb/filter_policy.h>
+#include <rocksdb/listener.h>
 #include <rocksdb/options.h>
 #include <rocksdb/statistics.h>
 #include <rocksdb/table.h>
@@ -105,6 +106,17 @@ class EpochCollectorFactory : public rocksdb::TablePropertiesCollectorFactory {
   const char* Name() const override { return "StarlingEpochCollectorFactory"; }
 };
 
+// Flushes run on RocksDB's threads: here tests get hold of them.
+class FlushPoints : public rocksdb::EventListener {
+ public:
+  void OnFlushBegin(rocksdb::DB*, const rocksdb::FlushJobInfo&) override {
+    STARLING_SYNC_POINT("store.flush.begin");
+  }
+  void OnFlushCompleted(rocksdb::DB*, const rocksdb::FlushJobInfo&) override {
+    STARLING_SYNC_POINT("store.flush.end");
+  }
+};
+
 rocksdb::Options MakeOptions(int64_t memory_bytes, std::shared_ptr<rocksdb::Cache>* cache) {
   rocksdb::BlockBasedTableOptions table;
   table.block_size = 4096;
@@ -121,6 +133,7 @@ rocksdb::Options MakeOptions(int64_t memory_bytes, std::shared_ptr<rocksdb::Cach
   options.max_write_buffer_number = 2;
   options.max_open_files = 256;
   options.compression = rocksdb::kNoCompression;  // Floats do not compress.
+  options.listeners.push_back(std::make_shared<FlushPoints>());
   options.statistics = rocksdb::CreateDBStatistics();
   options.statistics->set_stats_level(rocksdb::StatsLevel::kExceptHistogramOrTimers);
   options.info_log_level = rocksdb::FATAL_LEVEL;
@@ -255,6 +268,7 @@ absl::Status ColdTier::Write(std::span<const char> rows) {
   }
   STARLING_SYNC_POINT("store.demote.write");
   RETURN_IF_ERROR(FromRocks(WriteOrResume(db()->rocks.get(), &batch), options_.dir));
+  STARLING_SYNC_POINT("store.demote.written");
   rows_written_ += static_cast<int64_t>(rows.size() / stride);
   return absl::OkStatus();
 }

@@ -140,8 +140,8 @@ class EmbeddingTableImpl : public EmbeddingTable {
     for (const auto& stripe : stripes_) stripe->DropTombstones(epoch);
   }
 
-  absl::Status Restore(const std::string& path,
-                       const std::function<bool(uint64_t)>& keep) override {
+  absl::Status Restore(const std::string& path, const std::function<bool(uint64_t)>& keep,
+                       Take take) override {
     ASSIGN_OR_RETURN(std::unique_ptr<RowFileReader> reader, RowFileReader::Open(path));
     RETURN_IF_ERROR(CheckLayout(path, reader->header(), core_->spec, core_->layout));
     absl::MutexLock lock(&writers_);
@@ -153,6 +153,7 @@ class EmbeddingTableImpl : public EmbeddingTable {
           return stripes_[StripeOf(record.id)]->Put(record);
         },
         &extras));
+    if (take == Take::kRows) return absl::OkStatus();
     RETURN_IF_ERROR(Annotate(RestoreCounters(extras[kCountersExtra]), path));
     return Annotate(RestoreAdmission(extras[kAdmissionExtra], keep), path);
   }
@@ -397,7 +398,7 @@ absl::Status EmbeddingTable::CheckSights(size_t ids, size_t counts, size_t event
   return absl::InvalidArgumentError("counts and event_times must be empty or as long as ids");
 }
 
-absl::StatusOr<std::vector<std::string>> EmbeddingTable::Snapshot(const std::string& path) {
+absl::StatusOr<std::vector<FileSetEntry>> EmbeddingTable::Snapshot(const std::string& path) {
   ASSIGN_OR_RETURN(std::unique_ptr<TableSnapshot> snapshot, StartSnapshot(path, {}));
   return snapshot->Wait();
 }

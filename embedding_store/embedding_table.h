@@ -36,6 +36,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/file_set.h"
 #include "embedding_store/row_layout.h"
 #include "embedding_store/row_source.h"
 #include "embedding_store/table.pb.h"
@@ -71,9 +72,10 @@ struct TableStats {
 class TableSnapshot {
  public:
   virtual ~TableSnapshot() = default;  // Gives it up, unless Wait has returned.
-  // Names of the durable files, relative to the directory of `path`, in the
+  // The durable files, named relative to the directory of `path`, in the
   // order in which a restore must read them.
-  virtual absl::StatusOr<std::vector<std::string>> Wait() = 0;
+  virtual absl::StatusOr<std::vector<FileSetEntry>> Wait() = 0;
+  virtual void Hurry() = 0;  // Somebody waits: from here on without a pace.
   // Rows that change from the snapshot's instant on have this epoch or a later one.
   virtual uint32_t epoch() const = 0;
 };
@@ -126,15 +128,18 @@ class EmbeddingTable : public RowSource {
   virtual absl::StatusOr<std::unique_ptr<TableSnapshot>> StartSnapshot(
       const std::string& path, const SnapshotOptions& options) = 0;
   // A full one, awaited. What a failed call leaves is not a row file.
-  absl::StatusOr<std::vector<std::string>> Snapshot(const std::string& path);
+  absl::StatusOr<std::vector<FileSetEntry>> Snapshot(const std::string& path);
   // Tombstones from before `epoch` will not be asked for again.
   virtual void DropTombstones(uint32_t epoch) = 0;
   // Takes in one file of a snapshot: sets the rows that `keep(id)` accepts. A
-  // restore into another number of shards reads every file on every shard.
+  // restore into another number of shards reads every file on every shard. An
+  // incremental snapshot is restored over the one it is since: of that one take
+  // kRows, since its admission state and counters are outdated.
   // FailedPrecondition, naming what differs, if its layout is not this table's.
   // After DataLoss the table holds a part of the rows: discard it.
-  virtual absl::Status Restore(const std::string& path,
-                               const std::function<bool(uint64_t)>& keep) = 0;
+  enum class Take { kAll, kRows };
+  virtual absl::Status Restore(const std::string& path, const std::function<bool(uint64_t)>& keep,
+                               Take take = Take::kAll) = 0;
 
   // Calls fn(id, meta, weights + state) for every row, by bucket, then id.
   // Stops writers meanwhile; fn must not call this table.

@@ -151,7 +151,7 @@ class Pair {
   // The snapshot under way, the model at its instant, and what a restore reads.
   std::unique_ptr<TableSnapshot> snapshot_;
   std::unique_ptr<TableModel> at_instant_;
-  std::vector<std::string> files_;
+  std::vector<FileSetEntry> files_;
   uint32_t epoch_ = 0;
   int snapshots_ = 0, restored_ = 0;
   int64_t demoted_ = 0, promoted_ = 0, gone_ = 0;
@@ -252,8 +252,8 @@ void Pair::FinishSnapshot() {
   snapshot_.reset();
   files_.insert(files_.end(), names->begin(), names->end());
   std::unique_ptr<EmbeddingTable> restored = open_();
-  for (const std::string& file : files_) {
-    ASSERT_OK(restored->Restore(dir_.File(file), [](uint64_t) { return true; }));
+  for (const FileSetEntry& file : files_) {
+    ASSERT_OK(restored->Restore(dir_.File(file.name), [](uint64_t) { return true; }));
   }
   ExpectSame(*restored, *at_instant_);
   if (Random(2) == 0) return;

@@ -76,9 +76,9 @@ class MultiHashTable : public EmbeddingTable {
     return rows_->StartSnapshot(path, options);
   }
   void DropTombstones(uint32_t epoch) override { rows_->DropTombstones(epoch); }
-  absl::Status Restore(const std::string& path,
-                       const std::function<bool(uint64_t)>& keep) override {
-    return rows_->Restore(path, keep);
+  absl::Status Restore(const std::string& path, const std::function<bool(uint64_t)>& keep,
+                       Take take) override {
+    return rows_->Restore(path, keep, take);
   }
   absl::Status ForEach(const std::function<void(uint64_t, const RowMeta&, std::span<const float>)>&
                            fn) const override {

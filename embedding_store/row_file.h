@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "base/file_set.h"
 #include "embedding_store/row_layout.h"
 
 namespace starling {
@@ -45,8 +46,8 @@ class RowFileWriter {
   // REQUIRES: ids ascend by (bucket, id), unless the header says otherwise.
   virtual absl::Status Append(const RowRecord& row) = 0;
   virtual absl::Status AddExtra(const std::string& name, absl::string_view bytes) = 0;
-  // The file is durable if ok, and removed if not.
-  virtual absl::Status Finish() = 0;
+  // The file is durable if ok, and removed if not. Returns its entry for a manifest.
+  virtual absl::StatusOr<FileSetEntry> Finish() = 0;
 };
 
 class RowFileReader {

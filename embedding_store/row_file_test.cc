@@ -53,7 +53,7 @@ absl::Status WriteSample(const std::string& path, int rows) {
   }
   if (absl::Status s = (*writer)->AddExtra("empty", ""); !s.ok()) return s;
   if (absl::Status s = (*writer)->AddExtra("state", "some bytes"); !s.ok()) return s;
-  return (*writer)->Finish();
+  return (*writer)->Finish().status();
 }
 
 TEST(RowFileTest, ReadsBackWhatWasWrittenAcrossBlocks) {

@@ -1,3 +1,4 @@
+#include <filesystem>
 #include <utility>
 
 #include "base/file.h"
@@ -15,7 +16,10 @@ using namespace row_file;
 class RowFileWriterImpl : public RowFileWriter {
  public:
   RowFileWriterImpl(std::unique_ptr<WritableFile> file, const RowFileHeader& header)
-      : file_(std::move(file)), floats_(header.width + header.state_size), sorted_(header.sorted) {}
+      : file_(std::move(file)),
+        entry_{std::filesystem::path(file_->path()).filename().string(), 0, 0},
+        floats_(header.width + header.state_size),
+        sorted_(header.sorted) {}
 
   absl::Status WriteHeader(const RowFileHeader& header) {
     RowFileHeaderProto proto;
@@ -29,7 +33,7 @@ class RowFileWriterImpl : public RowFileWriter {
     Put<uint32_t>(&bytes, body.size());
     bytes += body;
     Put<uint32_t>(&bytes, Crc32c(bytes));
-    return file_->Append(bytes);
+    return Write(bytes);
   }
 
   absl::Status Append(const RowRecord& row) override {
@@ -56,19 +60,28 @@ class RowFileWriterImpl : public RowFileWriter {
     Put<uint64_t>(&prefix, bytes.size());
     Put<uint32_t>(&prefix, Crc32c(bytes, Crc32c(name, Crc32c(prefix))));
     ++extras_;
-    RETURN_IF_ERROR(file_->Append(prefix));
-    RETURN_IF_ERROR(file_->Append(name));
-    return file_->Append(bytes);
+    RETURN_IF_ERROR(Write(prefix));
+    RETURN_IF_ERROR(Write(name));
+    return Write(bytes);
   }
 
-  absl::Status Finish() override {
-    absl::Status status = WriteFooter();
-    // A file that may not be durable must not be taken for one that is.
-    if (!status.ok()) RemoveAll(file_->path()).IgnoreError();
-    return status;
+  absl::StatusOr<FileSetEntry> Finish() override {
+    if (absl::Status status = WriteFooter(); !status.ok()) {
+      // A file that may not be durable must not be taken for one that is.
+      RemoveAll(file_->path()).IgnoreError();
+      return status;
+    }
+    return entry_;
   }
 
  private:
+  // The checksum of the whole file is taken here, so that nobody has to read it again.
+  absl::Status Write(absl::string_view bytes) {
+    entry_.bytes += static_cast<int64_t>(bytes.size());
+    entry_.crc32c = Crc32c(bytes, entry_.crc32c);
+    return file_->Append(bytes);
+  }
+
   // A file that breaks these would be refused by the reader, when it is too late.
   absl::Status CheckRow(const RowRecord& row) const {
     if (extras_ > 0) {
@@ -94,7 +107,8 @@ class RowFileWriterImpl : public RowFileWriter {
     Put<uint32_t>(&footer, extras_);
     Put<uint32_t>(&footer, Crc32c(footer));
     footer.append(kEndMagic.data(), kEndMagic.size());
-    RETURN_IF_ERROR(file_->Append(footer));
+    RETURN_IF_ERROR(Write(footer));
+    STARLING_SYNC_POINT("row_file.footer");
     return file_->Close();
   }
 
@@ -106,8 +120,8 @@ class RowFileWriterImpl : public RowFileWriter {
     Put<uint32_t>(&prefix, block_rows_);
     Put<uint32_t>(&prefix, block_.size());
     Put<uint32_t>(&prefix, Crc32c(block_, Crc32c(prefix)));
-    RETURN_IF_ERROR(file_->Append(prefix));
-    RETURN_IF_ERROR(file_->Append(block_));
+    RETURN_IF_ERROR(Write(prefix));
+    RETURN_IF_ERROR(Write(block_));
     ++blocks_;
     block_rows_ = 0;
     block_.clear();
@@ -115,6 +129,7 @@ class RowFileWriterImpl : public RowFileWriter {
   }
 
   std::unique_ptr<WritableFile> file_;
+  FileSetEntry entry_;   // Of what was written so far.
   const size_t floats_;  // Per row.
   const bool sorted_;
   std::string block_;  // Rows of the block being filled.

@@ -212,7 +212,7 @@ TEST_P(TableEvictTest, EvictedIdsAreTombstonesOfTheNextIncrementalSnapshot) {
   const std::vector<uint64_t> old = MakeIds(0, 2000), young = MakeIds(5000, 1000);
   Create(table.get(), old, 1000);
   Create(table.get(), young, 1090);
-  std::vector<std::string> files;
+  std::vector<FileSetEntry> files;
   auto snapshot = [&](uint32_t since) {
     auto task = table->StartSnapshot(dir_.File(absl::StrCat("since", since)), {.since = since});
     EXPECT_TRUE(task.ok()) << task.status();
@@ -227,8 +227,8 @@ TEST_P(TableEvictTest, EvictedIdsAreTombstonesOfTheNextIncrementalSnapshot) {
   Create(table.get(), {old[0]}, 1101);  // Gone and come again: after its tombstone.
   snapshot(epoch);
   auto restored = Open(spec);
-  for (const std::string& file : files) {
-    ASSERT_OK(restored->Restore(dir_.File(file), [](uint64_t) { return true; }));
+  for (const FileSetEntry& file : files) {
+    ASSERT_OK(restored->Restore(dir_.File(file.name), [](uint64_t) { return true; }));
   }
   EXPECT_EQ(IdsOf(*restored), IdsOf(*table));
   EXPECT_EQ(restored->rows(), 1002);

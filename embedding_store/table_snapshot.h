@@ -38,7 +38,8 @@ class SnapshotTask : public TableSnapshot {
                std::function<void()> done);
   ~SnapshotTask() override;
 
-  absl::StatusOr<std::vector<std::string>> Wait() override;
+  absl::StatusOr<std::vector<FileSetEntry>> Wait() override;
+  void Hurry() override { hurry_ = true; }
   uint32_t epoch() const override { return instant_.epoch; }
 
  private:
@@ -61,9 +62,9 @@ class SnapshotTask : public TableSnapshot {
   std::vector<float> floats_;  // One row.
   int64_t written_ = 0;        // Bytes, for the pace.
   double started_ = 0;
-  std::vector<std::string> files_;
+  std::vector<FileSetEntry> files_;
   absl::Status status_;
-  std::atomic<bool> cancelled_{false};
+  std::atomic<bool> cancelled_{false}, hurry_{false};
   std::thread thread_;  // Last: it uses the others.
 };
 

@@ -36,6 +36,7 @@ absl::Status TableStripe::Erase(std::span<const uint64_t> ids) {
 
 absl::Status TableStripe::Evict(std::span<const uint32_t> slots) {
   std::vector<uint64_t> in_cold;
+  if (!slots.empty()) STARLING_SYNC_POINT("store.evict");
   for (uint32_t slot : slots) {
     if (rows_.row(slot).has(kRowInCold)) in_cold.push_back(rows_.row(slot).id);
   }
@@ -52,6 +53,7 @@ absl::Status TableStripe::Evict(std::span<const uint32_t> slots) {
 
 absl::Status TableStripe::EvictCold(std::span<const uint64_t> ids) {
   if (ids.empty()) return absl::OkStatus();
+  STARLING_SYNC_POINT("store.evict.cold");
   RETURN_IF_ERROR(core_.cold->Delete(ids));
   for (uint64_t id : ids) {
     ++Version(id);

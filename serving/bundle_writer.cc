@@ -108,8 +108,7 @@ class BundleWriter {
       }
       return writer->Append(cut);
     }));
-    RETURN_IF_ERROR(writer->Finish());
-    ASSIGN_OR_RETURN(FileSetEntry entry, DescribeSetFile(dir_, name));
+    ASSIGN_OR_RETURN(FileSetEntry entry, writer->Finish());
     files_.push_back(std::move(entry));
     return absl::OkStatus();
   }
