@@ -77,8 +77,10 @@ class Store final : public ParameterStore {
                     std::span<const std::span<const float>> grads,
                     std::span<const float> dense_grads, bool* applied) override;
 
-  absl::StatusOr<std::vector<FileSetEntry>> Save(const std::string& dir) override;
-  absl::Status Load(const std::string& dir, const std::vector<FileSetEntry>& files) override;
+  absl::StatusOr<std::unique_ptr<StoreCut>> StartCut(const std::string& dir,
+                                                     const CutOptions& options) override;
+  void ForgetBefore(const std::vector<uint32_t>& epochs) override;
+  absl::Status Load(const std::vector<StoredCut>& chain) override;
 
   EmbeddingTable& table(int t) override { return *tables_[t]; }
   int tables() const override { return static_cast<int>(tables_.size()); }
@@ -91,8 +93,10 @@ class Store final : public ParameterStore {
                      std::span<const std::span<const float>> grads,
                      std::span<const float> dense_grads);
   absl::Status CheckEmpty() const;
+  absl::Status LoadTables(const StoredCut& cut, bool last);
   absl::Status LoadTable(int t, const std::string& dir, int writers,
-                         const std::set<std::string>& names);
+                         const std::set<std::string>& names, EmbeddingTable::Take take);
+  absl::Status LoadRest(const StoredCut& cut);
 
   const std::string& TableName(int t) const { return config_.tables().tables(t).options().name(); }
 
@@ -135,6 +139,7 @@ absl::Status Store::PullRows(PullMode mode, std::span<const TableKeys> tables,
             : tables_[t]->LookupOrCreate(keys.ids, keys.counts, keys.event_times, weights[t]);
     RETURN_IF_ERROR(Annotate(status, absl::StrCat("table ", TableName(t))));
   }
+  STARLING_SYNC_POINT("ps:pulled");
   return absl::OkStatus();
 }
 
@@ -169,6 +174,7 @@ absl::Status Store::Push(const BatchName& name, float lr_scale, std::span<const 
   }
   absl::Status status = Apply(lr_scale, tables, grads, dense_grads);
   applied_.Finish(name, status.ok());
+  STARLING_SYNC_POINT("ps:push_named");
   RETURN_IF_ERROR(status);
   applied_count_.fetch_add(1);
   *applied = true;
@@ -186,28 +192,77 @@ absl::Status Store::Apply(float lr_scale, std::span<const TableKeys> tables,
                                            " and not recorded; go back to the last checkpoint"));
     }
   }
+  STARLING_SYNC_POINT("ps:push_tables");
   if (!dense_grads.empty()) dense_.Apply(lr_scale, dense_grads);
+  STARLING_SYNC_POINT("ps:push_dense");
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<FileSetEntry>> Store::Save(const std::string& dir) {
+// The small parts are copied at the instant; the tables copy for themselves.
+class Cut final : public StoreCut {
+ public:
+  explicit Cut(const std::string& dir) : dir_(dir) {}
+  void Add(std::unique_ptr<TableSnapshot> table) {
+    epochs_.push_back(table->epoch());
+    tables_.push_back(std::move(table));
+  }
+  void Add(const std::string& file, std::string bytes) {
+    files_.emplace_back(file, std::move(bytes));
+  }
+
+  // Whatever fails: when it returns, nothing writes to the directory any more.
+  absl::StatusOr<std::vector<FileSetEntry>> Wait() override {
+    std::vector<FileSetEntry> entries;
+    absl::Status status;
+    for (const auto& [name, bytes] : files_) {
+      absl::StatusOr<FileSetEntry> entry = WriteSetFile(dir_, name, bytes);
+      status.Update(entry.status());
+      if (entry.ok()) entries.push_back(*std::move(entry));
+    }
+    STARLING_SYNC_POINT("ps:small_parts_written");
+    for (const auto& table : tables_) {
+      if (!status.ok()) Hurry();
+      absl::StatusOr<std::vector<FileSetEntry>> files = table->Wait();
+      status.Update(files.status());
+      if (files.ok()) entries.insert(entries.end(), files->begin(), files->end());
+    }
+    RETURN_IF_ERROR(status);
+    STARLING_SYNC_POINT("ps:save_end");
+    return entries;
+  }
+  void Hurry() override {
+    for (const auto& table : tables_) table->Hurry();
+  }
+  const std::vector<uint32_t>& epochs() const override { return epochs_; }
+
+ private:
+  const std::string dir_;
+  std::vector<std::unique_ptr<TableSnapshot>> tables_;
+  std::vector<uint32_t> epochs_;
+  std::vector<std::pair<std::string, std::string>> files_;  // Name, bytes.
+};
+
+absl::StatusOr<std::unique_ptr<StoreCut>> Store::StartCut(const std::string& dir,
+                                                          const CutOptions& options) {
   STARLING_SYNC_POINT("ps:save_start");
   RETURN_IF_ERROR(MakeDirs(dir));
-  std::vector<FileSetEntry> files;
+  auto cut = std::make_unique<Cut>(dir);
   for (int t = 0; t < tables(); ++t) {
-    const std::string path = JoinPath(dir, TableFile(TableName(t), shard_, shards()));
-    ASSIGN_OR_RETURN(std::vector<std::string> names, tables_[t]->Snapshot(path));
-    for (const std::string& name : names) {
-      ASSIGN_OR_RETURN(files.emplace_back(), DescribeSetFile(dir, name));
-    }
+    SnapshotOptions snapshot{.since = options.since.empty() ? 0 : options.since[t],
+                             .bytes_per_second_max = options.bytes_per_second_max / tables()};
+    ASSIGN_OR_RETURN(std::unique_ptr<TableSnapshot> table,
+                     tables_[t]->StartSnapshot(
+                         JoinPath(dir, TableFile(TableName(t), shard_, shards())), snapshot));
+    cut->Add(std::move(table));
+    STARLING_SYNC_POINT("ps:table_cut");
   }
-  if (shard_ == 0) {
-    ASSIGN_OR_RETURN(files.emplace_back(), WriteSetFile(dir, kDenseFile, dense_.Encode()));
-  }
-  ASSIGN_OR_RETURN(files.emplace_back(),
-                   WriteSetFile(dir, AppliedFile(shard_, shards()), applied_.Encode()));
-  STARLING_SYNC_POINT("ps:save_end");
-  return files;
+  if (shard_ == 0) cut->Add(kDenseFile, dense_.Encode());
+  cut->Add(AppliedFile(shard_, shards()), applied_.Encode());
+  return cut;
+}
+
+void Store::ForgetBefore(const std::vector<uint32_t>& epochs) {
+  for (int t = 0; t < tables(); ++t) tables_[t]->DropTombstones(epochs[t]);
 }
 
 absl::Status Store::CheckEmpty() const {
@@ -220,7 +275,7 @@ absl::Status Store::CheckEmpty() const {
 }
 
 absl::Status Store::LoadTable(int t, const std::string& dir, int writers,
-                              const std::set<std::string>& names) {
+                              const std::set<std::string>& names, EmbeddingTable::Take take) {
   for (int w = 0; w < writers; ++w) {
     if (writers == shards() && w != shard_) continue;  // Holds no row of this shard.
     std::string name = TableFile(TableName(t), w, writers);
@@ -229,14 +284,21 @@ absl::Status Store::LoadTable(int t, const std::string& dir, int writers,
     }
     auto mine = [this](uint64_t id) { return map_.ServerOf(id) == shard_; };
     const std::string cold = name + kColdSuffix;  // First: what was in memory is newer.
-    if (names.contains(cold)) RETURN_IF_ERROR(tables_[t]->Restore(JoinPath(dir, cold), mine));
-    RETURN_IF_ERROR(tables_[t]->Restore(JoinPath(dir, name), mine));
+    if (names.contains(cold)) RETURN_IF_ERROR(tables_[t]->Restore(JoinPath(dir, cold), mine, take));
+    STARLING_SYNC_POINT("ps:load_table");
+    RETURN_IF_ERROR(tables_[t]->Restore(JoinPath(dir, name), mine, take));
   }
   return absl::OkStatus();
 }
 
-absl::Status Store::Load(const std::string& dir, const std::vector<FileSetEntry>& files) {
+absl::Status Store::Load(const std::vector<StoredCut>& chain) {
   RETURN_IF_ERROR(CheckEmpty());
+  for (const StoredCut& cut : chain) RETURN_IF_ERROR(LoadTables(cut, &cut == &chain.back()));
+  return chain.empty() ? absl::OkStatus() : LoadRest(chain.back());
+}
+
+absl::Status Store::LoadTables(const StoredCut& cut, bool last) {
+  const auto& [dir, files] = cut;
   ASSIGN_OR_RETURN(int writers, ShardsOf(dir, files));
   std::set<std::string> names, expected;
   for (const FileSetEntry& file : files) names.insert(file.name);
@@ -252,7 +314,14 @@ absl::Status Store::Load(const std::string& dir, const std::vector<FileSetEntry>
           absl::StrCat(dir, ": ", name, " belongs to no table of this job, or to another cut"));
     }
   }
-  for (int t = 0; t < tables(); ++t) RETURN_IF_ERROR(LoadTable(t, dir, writers, names));
+  const auto take = last ? EmbeddingTable::Take::kAll : EmbeddingTable::Take::kRows;
+  for (int t = 0; t < tables(); ++t) RETURN_IF_ERROR(LoadTable(t, dir, writers, names, take));
+  return absl::OkStatus();
+}
+
+absl::Status Store::LoadRest(const StoredCut& cut) {
+  const auto& [dir, files] = cut;
+  ASSIGN_OR_RETURN(int writers, ShardsOf(dir, files));
   if (shard_ == 0) {
     ASSIGN_OR_RETURN(std::string bytes, ReadSetFile(dir, files, kDenseFile));
     RETURN_IF_ERROR(dense_.Decode(bytes, JoinPath(dir, kDenseFile)));
@@ -269,6 +338,11 @@ absl::Status Store::Load(const std::string& dir, const std::vector<FileSetEntry>
 }
 
 }  // namespace
+
+absl::StatusOr<std::vector<FileSetEntry>> ParameterStore::Save(const std::string& dir) {
+  ASSIGN_OR_RETURN(std::unique_ptr<StoreCut> cut, StartCut(dir, {}));
+  return cut->Wait();
+}
 
 absl::StatusOr<std::unique_ptr<ParameterStore>> ParameterStore::Create(
     const StoreConfig& config, int shard, int shards, const std::string& scratch_dir,

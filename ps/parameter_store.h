@@ -3,8 +3,9 @@
 // already applied. In one process the trainer uses it directly; `starling ps`
 // puts it behind RPC.
 //
-// Thread safety: any method, any thread, but Save, which the caller must not
-// overlap with Push if the saved state is to be one instant.
+// Thread safety: any method, any thread, but StartCut and Save: no Push and no
+// PullRows that creates may be under way when they are called, or the state
+// is not one instant.
 #pragma once
 
 #include <cstdint>
@@ -33,6 +34,32 @@ struct TableKeys {
 
 // How a pull treats unknown ids.
 enum class PullMode { kCreate, kReadOnly };
+
+// A cut on its way to its files: what a store held at one instant. The store
+// outlives it.
+class StoreCut {
+ public:
+  virtual ~StoreCut() = default;  // Gives it up, unless Wait has returned.
+  // Somebody waits: from here on without a pace.
+  virtual void Hurry() = 0;
+  // The entries for the manifest, once all files are durable.
+  virtual absl::StatusOr<std::vector<FileSetEntry>> Wait() = 0;
+  // Where an incremental cut that follows this one begins, by table.
+  virtual const std::vector<uint32_t>& epochs() const = 0;
+};
+
+struct CutOptions {
+  // Empty: all rows. Else the epochs() of an earlier cut of this store: only
+  // rows that changed since, and tombstones.
+  std::vector<uint32_t> since;
+  int64_t bytes_per_second_max = 0;  // Of rows, all tables together; 0: no limit.
+};
+
+// A directory with the files of a cut.
+struct StoredCut {
+  std::string dir;
+  std::vector<FileSetEntry> files;
+};
 
 class ParameterStore {
  public:
@@ -69,15 +96,22 @@ class ParameterStore {
                             std::span<const std::span<const float>> grads,
                             std::span<const float> dense_grads, bool* applied) = 0;
 
-  // Writes this shard's part of a checkpoint into `dir`: one row file a table
+  // Takes the instant, and writes this shard's part of a checkpoint into `dir`
+  // while calls go on: one row file a table
   // (`table-<name>-<shard>-of-<shards>.rows`), `dense.bin` on shard 0 (params,
-  // optimiser state, steps) and `applied-<shard>-of-<shards>.bin`. Returns the
-  // entries for the manifest.
-  virtual absl::StatusOr<std::vector<FileSetEntry>> Save(const std::string& dir) = 0;
+  // optimiser state, steps) and `applied-<shard>-of-<shards>.bin`. One at a
+  // time. FailedPrecondition if too many rows went since `since`: take a full one.
+  virtual absl::StatusOr<std::unique_ptr<StoreCut>> StartCut(const std::string& dir,
+                                                             const CutOptions& options) = 0;
+  // A full one, awaited.
+  absl::StatusOr<std::vector<FileSetEntry>> Save(const std::string& dir);
+  // A checkpoint holds the cut of these epochs: no later cut will be since an earlier one.
+  virtual void ForgetBefore(const std::vector<uint32_t>& epochs) = 0;
   // Reads the parts of a checkpoint written by any number of shards, keeping
-  // what belongs to this one. FailedPrecondition, naming what differs, if it is
+  // what belongs to this one: a full cut, then those that are since the one
+  // before each. FailedPrecondition, naming what differs, if it is
   // another model's, or if this store is not new. After an error discard it.
-  virtual absl::Status Load(const std::string& dir, const std::vector<FileSetEntry>& files) = 0;
+  virtual absl::Status Load(const std::vector<StoredCut>& chain) = 0;
 
   virtual EmbeddingTable& table(int t) = 0;
   virtual int tables() const = 0;

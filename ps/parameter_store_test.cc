@@ -242,7 +242,7 @@ TEST_P(ReshardTest, LoadIntoAnyNumberOfShardsGivesEqualContent) {
   ShardMap map(GetParam());
   for (int s = 0; s < GetParam(); ++s) {
     auto store = TestStore(TestConfig(), s, GetParam());
-    absl::Status status = store->Load(saved.dir, saved.files);
+    absl::Status status = store->Load({{saved.dir, saved.files}});
     ASSERT_TRUE(status.ok()) << status;
     loaded.Add(*store);
     bool applied = true;
@@ -273,18 +273,18 @@ TEST(ParameterStoreTest, DamagedPartsAreDataLoss) {
       bad[i] ^= 1;
       ASSERT_TRUE(WriteFileAtomically(path, bad).ok());
       // By the manifest's checksum, and by the file's own when it is described anew.
-      EXPECT_TRUE(absl::IsDataLoss(TestStore(TestConfig())->Load(saved.dir, saved.files)));
+      EXPECT_TRUE(absl::IsDataLoss(TestStore(TestConfig())->Load({{saved.dir, saved.files}})));
       std::vector<FileSetEntry> anew = saved.files;
       for (FileSetEntry& entry : anew) {
         if (entry.name == name) entry = *DescribeSetFile(saved.dir, name);
       }
-      absl::Status status = TestStore(TestConfig())->Load(saved.dir, anew);
+      absl::Status status = TestStore(TestConfig())->Load({{saved.dir, anew}});
       EXPECT_TRUE(absl::IsDataLoss(status)) << name << " byte " << i << ": " << status;
       EXPECT_NE(status.message().find(name), absl::string_view::npos) << status;
     }
     ASSERT_TRUE(WriteFileAtomically(path, good).ok());
   }
-  EXPECT_TRUE(TestStore(TestConfig())->Load(saved.dir, saved.files).ok());
+  EXPECT_TRUE(TestStore(TestConfig())->Load({{saved.dir, saved.files}}).ok());
 }
 
 TEST(ParameterStoreTest, CheckpointOfAnotherModelIsRefusedByName) {
@@ -292,7 +292,7 @@ TEST(ParameterStoreTest, CheckpointOfAnotherModelIsRefusedByName) {
   auto refusal = [&](const std::function<void(StoreConfig&)>& change) {
     StoreConfig config = TestConfig();
     change(config);
-    absl::Status status = TestStore(config)->Load(saved.dir, saved.files);
+    absl::Status status = TestStore(config)->Load({{saved.dir, saved.files}});
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
     return std::string(status.message());
   };
@@ -319,7 +319,7 @@ TEST(ParameterStoreTest, LoadIntoAUsedStoreIsRefused) {
   SavedParts saved(1);
   auto store = TestStore(TestConfig());
   Train(*store, 0, 1);
-  EXPECT_TRUE(absl::IsFailedPrecondition(store->Load(saved.dir, saved.files)));
+  EXPECT_TRUE(absl::IsFailedPrecondition(store->Load({{saved.dir, saved.files}})));
 }
 
 TEST(ParameterStoreTest, FullDiskFailsTheSave) {

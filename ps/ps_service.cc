@@ -253,7 +253,7 @@ absl::StatusOr<RpcMessage> PsService::Load(const RpcMessage& message) {
   RETURN_IF_ERROR(CheckShard(request.shard(), request.shards()));
   std::lock_guard lock(configure_mu_);
   ASSIGN_OR_RETURN(StorePtr store, NewStore(request.config()));
-  RETURN_IF_ERROR(store->Load(request.dir(), FromProto(request.files())));
+  RETURN_IF_ERROR(store->Load({{request.dir(), FromProto(request.files())}}));
   pushes_.Close();
   {
     std::lock_guard state(mu_);

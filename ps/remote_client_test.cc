@@ -427,8 +427,10 @@ TEST(PsServerTest, SyncPointsAreReachedInOrder) {
   }
   SetSyncPointHandler(nullptr);
   std::erase_if(reached, [](const std::string& name) { return name.rfind("ps:", 0) != 0; });
-  EXPECT_EQ(reached, (std::vector<std::string>{"ps:configure", "ps:push_applied", "ps:save_start",
-                                               "ps:save_end"}));
+  EXPECT_EQ(reached, (std::vector<std::string>{"ps:configure", "ps:pulled", "ps:push_tables",
+                                               "ps:push_dense", "ps:push_named", "ps:push_applied",
+                                               "ps:save_start", "ps:table_cut", "ps:table_cut",
+                                               "ps:small_parts_written", "ps:save_end"}));
 }
 
 }  // namespace
