@@ -2,19 +2,26 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
+#include <set>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "base/sync_point.h"
+#include "base/wrong.h"
 
 namespace starling {
 namespace {
 
 constexpr char kPrefix[] = "step-";
+constexpr size_t kChainMax = 1000;  // No writer makes a longer one.
 
 std::string NameOf(int64_t step) { return absl::StrFormat("%s%012d", kPrefix, step); }
+std::string RootOf(const std::string& dir) {
+  return std::filesystem::path(dir).lexically_normal().parent_path().string();
+}
 
 // Complete checkpoints under `root`, oldest first.
 absl::StatusOr<std::vector<std::string>> Complete(const std::string& root) {
@@ -23,30 +30,53 @@ absl::StatusOr<std::vector<std::string>> Complete(const std::string& root) {
   return names;
 }
 
-// A directory for a checkpoint of this step that no complete one has.
-std::string FreshDir(const std::string& root, int64_t step) {
-  std::string dir = JoinPath(root, NameOf(step));
-  for (int i = 1; PathExists(JoinPath(dir, "MANIFEST")); ++i) {
-    dir = JoinPath(root, absl::StrCat(NameOf(step), ".", i));
+absl::Status OpenBase(const std::string& dir, const CheckpointInfo& info, CheckpointInfo* base,
+                      StoredCut* cut) {
+  cut->dir = JoinPath(RootOf(dir), info.base());
+  absl::StatusOr<uint32_t> crc = ManifestChecksum(cut->dir);
+  if (!crc.ok() || *crc != info.base_crc32c() || absl::StrContains(info.base(), '/')) {
+    return absl::DataLossError(absl::StrCat(
+        dir, ": rests on checkpoint ", info.base(),
+        crc.ok() ? ", in whose place there is another" : ", which is missing beside it"));
   }
-  return dir;
+  ASSIGN_OR_RETURN(cut->files, OpenFileSet(cut->dir, "checkpoint", base));
+  return absl::OkStatus();
+}
+
+// Adds the checkpoint `name`, and those it rests on as far as can be read.
+void AddNeeded(const std::string& root, const std::string& name, std::set<std::string>* needed) {
+  CheckpointInfo info;
+  info.set_base(name);
+  while (!info.base().empty() && needed->insert(info.base()).second) {
+    std::string dir = JoinPath(root, info.base());
+    info.clear_base();
+    if (STARLING_WRONG("base_removed")) return;
+    OpenFileSet(dir, "checkpoint", &info).IgnoreError();
+  }
 }
 
 // Removes old checkpoints, and what killed processes left. Space not given
 // back is no reason to fail a run whose newest checkpoint is complete.
-void Prune(const std::string& root, const std::string& newest, int keep, int64_t protect_step) {
+void Prune(const std::string& root, const std::string& newest, const Retention& retention) {
   absl::StatusOr<std::vector<std::string>> complete = Complete(root);
   absl::StatusOr<std::vector<std::string>> all = ListDir(root);
   if (!complete.ok() || !all.ok()) return;
-  size_t kept_from = complete->size() - std::min<size_t>(complete->size(), std::max(keep, 1));
-  std::vector<std::string> kept(complete->begin() + kept_from, complete->end());
-  for (const std::string& name : *all) {
-    bool wanted = std::find(kept.begin(), kept.end(), name) != kept.end() ||
-                  absl::StartsWith(name, NameOf(protect_step)) || JoinPath(root, name) == newest;
-    if (!absl::StartsWith(name, kPrefix) || wanted) continue;
+  const size_t keep = std::max(retention.keep, 1);
+  std::set<std::string> needed;
+  AddNeeded(root, newest, &needed);
+  for (size_t i = 0; i < complete->size(); ++i) {
+    const std::string& name = (*complete)[i];
+    if (i + keep >= complete->size() || absl::StartsWith(name, NameOf(retention.protect_step))) {
+      AddNeeded(root, name, &needed);
+    }
+  }
+  // The youngest first: none may stand a moment without what it rests on.
+  for (auto name = all->rbegin(); name != all->rend(); ++name) {
+    if (!absl::StartsWith(*name, kPrefix) || needed.contains(*name)) continue;
     // The manifest goes first, so that a kill in between leaves no half of one.
-    std::string dir = JoinPath(root, name);
+    std::string dir = JoinPath(root, *name);
     absl::Status status = RemoveAll(JoinPath(dir, "MANIFEST"));
+    STARLING_SYNC_POINT("checkpoint:unmade");
     if (status.ok()) status = RemoveAll(dir);
     if (!status.ok()) std::fprintf(stderr, "warning: %s\n", std::string(status.message()).c_str());
   }
@@ -57,8 +87,27 @@ void Prune(const std::string& root, const std::string& newest, int keep, int64_t
 absl::StatusOr<Checkpoint> OpenCheckpoint(const std::string& dir) {
   Checkpoint checkpoint;
   checkpoint.dir = dir;
-  ASSIGN_OR_RETURN(checkpoint.files, OpenFileSet(dir, "checkpoint", &checkpoint.info));
+  StoredCut cut{dir, {}};
+  ASSIGN_OR_RETURN(cut.files, OpenFileSet(dir, "checkpoint", &checkpoint.info));
+  checkpoint.chain.push_back(std::move(cut));
+  CheckpointInfo info = checkpoint.info;
+  while (info.has_base()) {
+    if (checkpoint.chain.size() > kChainMax) {
+      return absl::DataLossError(absl::StrCat(dir, ": rests on a chain that does not end"));
+    }
+    CheckpointInfo base;
+    StoredCut below;
+    RETURN_IF_ERROR(OpenBase(checkpoint.chain.back().dir, info, &base, &below));
+    checkpoint.chain.push_back(std::move(below));
+    info = std::move(base);
+  }
+  std::reverse(checkpoint.chain.begin(), checkpoint.chain.end());
   return checkpoint;
+}
+
+absl::Status VerifyCheckpoint(const Checkpoint& checkpoint) {
+  for (const StoredCut& cut : checkpoint.chain) RETURN_IF_ERROR(VerifyFileSet(cut.dir, cut.files));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Checkpoint> LatestCheckpoint(const std::string& root) {
@@ -69,9 +118,11 @@ absl::StatusOr<Checkpoint> LatestCheckpoint(const std::string& root) {
   for (size_t i = names.size(); i-- > 0;) {
     std::string dir = JoinPath(root, names[i]);
     absl::StatusOr<Checkpoint> checkpoint = OpenCheckpoint(dir);
-    absl::Status status =
-        checkpoint.ok() ? VerifyFileSet(dir, checkpoint->files) : checkpoint.status();
-    if (status.ok()) return checkpoint;
+    absl::Status status = checkpoint.ok() ? VerifyCheckpoint(*checkpoint) : checkpoint.status();
+    if (status.ok()) {
+      if (!newest.ok()) std::fprintf(stderr, "FALLING BACK to checkpoint %s\n", dir.c_str());
+      return checkpoint;
+    }
     std::fprintf(stderr, "DAMAGED CHECKPOINT %s: %s\n", dir.c_str(),
                  std::string(status.message()).c_str());
     if (newest.ok()) newest = status;
@@ -80,21 +131,30 @@ absl::StatusOr<Checkpoint> LatestCheckpoint(const std::string& root) {
 }
 
 absl::StatusOr<Checkpoint> FindCheckpoint(const std::string& path) {
-  if (PathExists(JoinPath(path, "MANIFEST"))) return OpenCheckpoint(path);
-  return LatestCheckpoint(path);
+  if (!PathExists(JoinPath(path, "MANIFEST"))) return LatestCheckpoint(path);
+  ASSIGN_OR_RETURN(Checkpoint checkpoint, OpenCheckpoint(path));
+  RETURN_IF_ERROR(VerifyCheckpoint(checkpoint));
+  return checkpoint;
 }
 
-absl::StatusOr<std::string> WriteCheckpoint(
-    const std::string& root, const CheckpointInfo& info, int keep, int64_t protect_step,
-    const std::function<absl::StatusOr<std::vector<FileSetEntry>>(const std::string& dir)>&
-        write_parts) {
-  RETURN_IF_ERROR(MakeDirs(root));
-  std::string dir = FreshDir(root, info.state().step());
+absl::StatusOr<std::string> NewCheckpointDir(const std::string& root, int64_t step) {
+  std::string dir = JoinPath(root, NameOf(step));
+  for (int i = 1; PathExists(JoinPath(dir, "MANIFEST")); ++i) {
+    dir = JoinPath(root, absl::StrCat(NameOf(step), ".", i));
+  }
+  RETURN_IF_ERROR(RemoveAll(dir));
+  if (absl::Status status = MakeDirs(dir); !status.ok()) {
+    RemoveAll(dir).IgnoreError();
+    return status;
+  }
+  STARLING_SYNC_POINT("checkpoint:before_parts");
+  return dir;
+}
+
+absl::Status FinishCheckpoint(const std::string& dir, const CheckpointInfo& info,
+                              const Retention& retention, const PartWriter& write_parts) {
   auto write = [&]() -> absl::Status {
-    RETURN_IF_ERROR(RemoveAll(dir));
-    RETURN_IF_ERROR(MakeDirs(dir));
-    STARLING_SYNC_POINT("checkpoint:before_parts");
-    ASSIGN_OR_RETURN(std::vector<FileSetEntry> files, write_parts(dir));
+    ASSIGN_OR_RETURN(std::vector<FileSetEntry> files, write_parts());
     STARLING_SYNC_POINT("checkpoint:after_parts");
     return CommitFileSet(dir, "checkpoint", info, files);
   };
@@ -102,8 +162,18 @@ absl::StatusOr<std::string> WriteCheckpoint(
     RemoveAll(dir).IgnoreError();
     return Annotate(status, "checkpoint not written");
   }
-  Prune(root, dir, keep, protect_step);
+  Prune(RootOf(dir), std::filesystem::path(dir).filename().string(), retention);
   STARLING_SYNC_POINT("checkpoint:after_prune");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> WriteCheckpoint(
+    const std::string& root, const CheckpointInfo& info, const Retention& retention,
+    const std::function<absl::StatusOr<std::vector<FileSetEntry>>(const std::string& dir)>&
+        write_parts) {
+  absl::StatusOr<std::string> dir = NewCheckpointDir(root, info.state().step());
+  if (!dir.ok()) return Annotate(dir.status(), "checkpoint not written");
+  RETURN_IF_ERROR(FinishCheckpoint(*dir, info, retention, [&] { return write_parts(*dir); }));
   return dir;
 }
 

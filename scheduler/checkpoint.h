@@ -4,6 +4,11 @@
 // It is a file set (base/file_set.h) `step-%012d` under a root, and exists iff
 // its manifest does. Directories without one are what a killed process left;
 // they are ignored, and removed when the next checkpoint is complete.
+//
+// An incremental one holds the rows that changed since its base, a checkpoint
+// beside it, and rests on that: it names it and its manifest's checksum, so
+// that it is never read over anything else. scheduler/checkpointer.h decides
+// when to write which.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/file_set.h"
+#include "ps/parameter_store.h"
 #include "scheduler/checkpoint.pb.h"
 
 namespace starling {
@@ -21,25 +27,43 @@ namespace starling {
 struct Checkpoint {
   std::string dir;
   CheckpointInfo info;
-  std::vector<FileSetEntry> files;
+  // A full cut and those over it, oldest first; the last is this one's own.
+  std::vector<StoredCut> chain;
 };
 
+// Checks what OpenFileSet does, for it and for all that it rests on.
 absl::StatusOr<Checkpoint> OpenCheckpoint(const std::string& dir);
+// Reads every byte that a restore would. DataLoss, naming the file.
+absl::Status VerifyCheckpoint(const Checkpoint& checkpoint);
 
-// The newest complete checkpoint under `root`. A damaged one is reported on
-// stderr and the one before it taken; DataLoss if all are damaged, NotFound if
-// there is none.
+// The newest complete checkpoint under `root`, verified. A damaged one is
+// reported on stderr and the one before it taken; DataLoss if all are damaged,
+// NotFound if there is none.
 absl::StatusOr<Checkpoint> LatestCheckpoint(const std::string& root);
 
-// `path` itself if it is a checkpoint, else the latest under it.
+// `path` itself if it is a checkpoint, verified; else the latest under it.
 absl::StatusOr<Checkpoint> FindCheckpoint(const std::string& path);
 
-// Writes one: `write_parts` puts the files into the directory it is given. On
-// failure nothing complete is harmed and the new directory is removed. Then
-// drops all but the `keep` newest complete ones and the one of `protect_step`.
-// Returns its directory.
+// An empty directory for a checkpoint of this step.
+absl::StatusOr<std::string> NewCheckpointDir(const std::string& root, int64_t step);
+
+// What stays when a new one is complete: the `keep` newest, that of
+// `protect_step`, and all that these rest on.
+struct Retention {
+  int keep = 3;
+  int64_t protect_step = -1;
+};
+using PartWriter = std::function<absl::StatusOr<std::vector<FileSetEntry>>()>;
+// Makes the checkpoint in `dir` exist once `write_parts` has put its files
+// there, then removes old ones. On failure nothing complete is harmed and
+// `dir` is removed.
+absl::Status FinishCheckpoint(const std::string& dir, const CheckpointInfo& info,
+                              const Retention& retention, const PartWriter& write_parts);
+
+// Both: a full one whose files `write_parts` puts into the directory it is
+// given. Returns that.
 absl::StatusOr<std::string> WriteCheckpoint(
-    const std::string& root, const CheckpointInfo& info, int keep, int64_t protect_step,
+    const std::string& root, const CheckpointInfo& info, const Retention& retention,
     const std::function<absl::StatusOr<std::vector<FileSetEntry>>(const std::string& dir)>&
         write_parts);
 

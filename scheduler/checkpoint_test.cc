@@ -21,7 +21,7 @@ class CheckpointTest : public testing::Test {
     CheckpointInfo info;
     info.mutable_state()->set_step(step);
     return WriteCheckpoint(
-        root_, info, keep, protect,
+        root_, info, {keep, protect},
         [&](const std::string& dir) -> absl::StatusOr<std::vector<FileSetEntry>> {
           ASSIGN_OR_RETURN(FileSetEntry e, WriteSetFile(dir, "part", absl::StrCat("step ", step)));
           return std::vector<FileSetEntry>{e};

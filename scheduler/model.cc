@@ -13,7 +13,7 @@ namespace {
 // ok, or FailedPrecondition that names the first field in which two differ.
 absl::Status SameMessage(const google::protobuf::Message& ours,
                          const google::protobuf::Message& theirs, const Checkpoint& checkpoint,
-                         const char* part) {
+                         const char* part, const char* allow) {
   google::protobuf::util::MessageDifferencer differencer;
   std::string report;
   differencer.ReportDifferencesToString(&report);
@@ -21,7 +21,7 @@ absl::Status SameMessage(const google::protobuf::Message& ours,
   return absl::FailedPreconditionError(
       absl::StrCat(checkpoint.dir, ": its ", part,
                    " differ from this job's: ", report.substr(0, report.find('\n')),
-                   "; use the config it was trained with, or another train.dir"));
+                   "; use the config it was trained with, another train.dir, or --allow ", allow));
 }
 
 // What may change between runs over the same rows.
@@ -80,17 +80,23 @@ absl::StatusOr<std::unique_ptr<LocalModel>> LocalModel::Create(const ModelSpec& 
 }
 
 absl::Status LocalModel::Load(const Checkpoint& checkpoint) {
-  return store_->Load(checkpoint.dir, checkpoint.files);
+  return store_->Load(checkpoint.chain);
 }
 
-absl::Status CheckFits(const Checkpoint& checkpoint, const ModelSpec& spec) {
+absl::Status CheckFits(const Checkpoint& checkpoint, const ModelSpec& spec,
+                       const std::set<std::string>& allow) {
   const CheckpointInfo& info = checkpoint.info;
-  RETURN_IF_ERROR(SameMessage(spec.features, info.features(), checkpoint, "features"));
+  auto same = [&](const char* name, const google::protobuf::Message& ours,
+                  const google::protobuf::Message& theirs, const char* part) {
+    return allow.contains(name) ? absl::OkStatus()
+                                : SameMessage(ours, theirs, checkpoint, part, name);
+  };
+  RETURN_IF_ERROR(same("features", spec.features, info.features(), "features"));
   RETURN_IF_ERROR(
-      SameMessage(WithoutTuning(spec.tables), WithoutTuning(info.tables()), checkpoint, "tables"));
-  RETURN_IF_ERROR(SameMessage(spec.graph, info.graph(), checkpoint, "model settings"));
-  return SameMessage(spec.dense_optimizer, info.dense_optimizer(), checkpoint,
-                     "dense optimiser settings");
+      same("tables", WithoutTuning(spec.tables), WithoutTuning(info.tables()), "tables"));
+  RETURN_IF_ERROR(same("model", spec.graph, info.graph(), "model settings"));
+  return same("optimizer", spec.dense_optimizer, info.dense_optimizer(),
+              "dense optimiser settings");
 }
 
 absl::Status ScoreAll(LocalModel* model, const SampleSource& source, const ScoreOptions& options,

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "absl/status/status.h"
@@ -61,8 +62,11 @@ class LocalModel {
 };
 
 // FailedPrecondition, naming what differs, if the checkpoint is of another
-// model than `spec`: features, tables (dims, optimisers) or graph.
-absl::Status CheckFits(const Checkpoint& checkpoint, const ModelSpec& spec);
+// model than `spec`. Compares `features`, `tables` (dims, optimisers), `model`
+// and `optimizer` (the dense one), but for those in `allow`: there a difference
+// passes here, and what then cannot hold the rows or parameters is refused by the store.
+absl::Status CheckFits(const Checkpoint& checkpoint, const ModelSpec& spec,
+                       const std::set<std::string>& allow = {});
 
 // Scores all rows of `source` in order and calls `fn` batch by batch, with the
 // scores as (rows, outputs). Rows are

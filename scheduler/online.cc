@@ -122,7 +122,7 @@ absl::Status OnlineLearner::Save() {
   CheckpointInfo info = InfoOf(plan_, 1);
   *info.mutable_state() = state_;
   for (const std::string& name : done_) info.add_files_done(name);
-  return WriteCheckpoint(CheckpointRoot(plan_.job), info, plan_.job.train().checkpoint().keep(), -1,
+  return WriteCheckpoint(CheckpointRoot(plan_.job), info, {plan_.job.train().checkpoint().keep()},
                          [&](const std::string& dir) { return model_->store().Save(dir); })
       .status();
 }

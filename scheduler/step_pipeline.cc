@@ -11,6 +11,8 @@
 #include "absl/time/clock.h"
 #include "base/random.h"
 #include "base/status.h"
+#include "base/sync_point.h"
+#include "base/wrong.h"
 
 namespace starling {
 namespace {
@@ -144,7 +146,8 @@ struct StepPipeline::Impl {
 
   absl::Status Loop(Prefetcher* batches, int64_t first_step,
                     const std::function<double(int64_t)>& lr_scale,
-                    const std::function<bool(const StepReport&)>& on_step);
+                    const std::function<bool(const StepReport&)>& on_step,
+                    const std::function<bool()>& at_rest);
   absl::Status Pull(Prefetcher* batches, int64_t number);
   absl::StatusOr<double> Compute(Step* step);
   void Push(std::unique_ptr<Step> step, double lr_scale);
@@ -161,21 +164,23 @@ const StepCounts& StepPipeline::counts() const { return impl_->counts; }
 
 absl::Status StepPipeline::Run(BatchReader* reader, int64_t first_step,
                                const std::function<double(int64_t)>& lr_scale,
-                               const std::function<bool(const StepReport&)>& on_step) {
+                               const std::function<bool(const StepReport&)>& on_step,
+                               const std::function<bool()>& at_rest) {
   impl_->reader = reader;
   Prefetcher batches(reader, impl_->client);
-  absl::Status status = impl_->Loop(&batches, first_step, lr_scale, on_step);
+  absl::Status status = impl_->Loop(&batches, first_step, lr_scale, on_step, at_rest);
   absl::Status drained = impl_->Drain();
   return status.ok() ? drained : status;
 }
 
 absl::Status StepPipeline::Impl::Loop(Prefetcher* batches, int64_t first_step,
                                       const std::function<double(int64_t)>& lr_scale,
-                                      const std::function<bool(const StepReport&)>& on_step) {
+                                      const std::function<bool(const StepReport&)>& on_step,
+                                      const std::function<bool()>& at_rest) {
   int64_t next_pull = first_step;
-  bool ended = false;  // No further pull: the pass is over or on_step said stop.
+  bool ended = false, held = false;  // No further pull: the pass is over; on_step said stop.
   while (true) {
-    while (!ended && static_cast<int>(pulling.size()) <= options.staleness) {
+    while (!ended && !held && static_cast<int>(pulling.size()) <= options.staleness) {
       absl::Status status = Pull(batches, next_pull);
       if (absl::IsOutOfRange(status)) {
         ended = true;
@@ -184,7 +189,14 @@ absl::Status StepPipeline::Impl::Loop(Prefetcher* batches, int64_t first_step,
         ++next_pull;
       }
     }
-    if (pulling.empty()) return absl::OkStatus();
+    if (pulling.empty() || (held && STARLING_WRONG("not_at_rest"))) {
+      if (!held || at_rest == nullptr) return absl::OkStatus();
+      RETURN_IF_ERROR(FinishPushes(pulling.empty() ? next_pull : pulling.front()->number));
+      STARLING_SYNC_POINT("pipeline:at_rest");
+      if (!at_rest()) return absl::OkStatus();
+      held = false;
+      continue;
+    }
     Step* step = pulling.front().get();
     {
       Timer timer(&times.pull);
@@ -195,7 +207,8 @@ absl::Status StepPipeline::Impl::Loop(Prefetcher* batches, int64_t first_step,
     std::unique_ptr<Step> owned = std::move(pulling.front());
     pulling.pop_front();
     Push(std::move(owned), lr_scale(step->number));
-    if (!on_step({step->number, &step->batch, step->scores, loss, step->next})) ended = true;
+    if (!on_step({step->number, &step->batch, step->scores, loss, step->next})) held = true;
+    STARLING_SYNC_POINT("pipeline:step");
   }
 }
 

@@ -60,12 +60,15 @@ class StepPipeline {
   // Trains on the reader's batches, the first of which is step `first_step`,
   // until the pass ends (ok), `on_step` returns false (ok; steps already
   // pulled are finished first, so on_step may be called again), or something
-  // fails. Whichever it is, all pushes are done when it returns, and on_step
+  // fails. If `at_rest` is given, it is called when on_step returned false and
+  // all those steps are pushed; true from it goes on where reading stands.
+  // Whichever it is, all pushes are done when it returns, and on_step
   // was called, in order, for exactly the steps that were pushed. A batch
   // whose rows were all bad is no step.
   absl::Status Run(BatchReader* reader, int64_t first_step,
                    const std::function<double(int64_t step)>& lr_scale,
-                   const std::function<bool(const StepReport&)>& on_step);
+                   const std::function<bool(const StepReport&)>& on_step,
+                   const std::function<bool()>& at_rest = nullptr);
 
   const StageTimes& times() const;
   const StepCounts& counts() const;

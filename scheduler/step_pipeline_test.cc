@@ -87,6 +87,8 @@ class LateClient : public ParameterClient {
   }
   void Prefetch(std::span<const TableKeys>) override { ++prefetches; }
 
+  int pushes_done() const { return pushes_done_; }
+
   int fail_pull = -1, fail_push = -1;
   std::vector<int> pushes_done_at_pull;  // By pull.
   std::vector<uint32_t> pushed;
@@ -127,7 +129,7 @@ struct Outcome {
 };
 
 Outcome RunPipeline(LateClient* client, BatchReader* reader, int staleness,
-                    int stop_after = 1 << 30) {
+                    int stop_after = 1 << 30, const std::function<bool()>& at_rest = nullptr) {
   auto network = *Network::Create(LrSpec(), {});
   ThreadPool pool(2);
   StepPipeline pipeline(network.get(), client, &pool, {staleness, 0, 1});
@@ -137,8 +139,9 @@ Outcome RunPipeline(LateClient* client, BatchReader* reader, int staleness,
       [&](const StepReport& r) {
         outcome.steps.push_back(r.step);
         outcome.last = r.next;
-        return static_cast<int>(outcome.steps.size()) < stop_after;
-      });
+        return static_cast<int>(outcome.steps.size()) % stop_after != 0;
+      },
+      at_rest);
   return outcome;
 }
 
@@ -181,6 +184,26 @@ TEST(StepPipelineTest, StoppingFinishesWhatWasPulledAndThePositionIsExact) {
     ASSERT_TRUE(o.status.ok());
     EXPECT_EQ(o.steps.size(), 7 + staleness);
     EXPECT_EQ(client.pushed.size(), o.steps.size());
+    EXPECT_EQ(o.last.batch, client.pushed.back() + 1);
+  }
+}
+
+TEST(StepPipelineTest, AtRestNothingIsUnderWayAndNothingIsReadTwice) {
+  for (int staleness : {0, 2}) {
+    LateClient client;
+    FakeReader reader(100);
+    int rests = 0;
+    Outcome o = RunPipeline(&client, &reader, staleness, 7, [&] {
+      EXPECT_EQ(client.pushes_done(), static_cast<int>(client.pushes_done_at_pull.size()));
+      return ++rests < 4;
+    });
+    ASSERT_TRUE(o.status.ok());
+    EXPECT_EQ(rests, 4);
+    std::vector<uint32_t> expected;
+    for (uint32_t b = 0; expected.size() < client.pushed.size(); ++b) {
+      if ((b + 1) % 5 != 0) expected.push_back(b);
+    }
+    EXPECT_EQ(client.pushed, expected);
     EXPECT_EQ(o.last.batch, client.pushed.back() + 1);
   }
 }

@@ -10,6 +10,8 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/status.h"
+#include "base/wrong.h"
+#include "scheduler/checkpointer.h"
 #include "scheduler/run_log.h"
 #include "scheduler/schedule.h"
 
@@ -72,15 +74,16 @@ struct Trainer::Impl {
   ThreadPool pool;
 
   std::unique_ptr<LocalModel> model;
+  std::unique_ptr<Checkpointer> checkpointer;  // Of the model's store.
   std::unique_ptr<StepPipeline> pipeline;
   std::unique_ptr<RunLog> log;
   TrainerState state;
   ReaderPosition position;
   TrainSummary summary;
-  double saved_at = 0;      // Time of the last checkpoint.
-  int64_t saved_step = -1;  // Step of the last checkpoint.
-  std::string best_dir;     // Checkpoint of the best evaluation.
-  absl::Status log_status;
+  double saved_at = 0;                   // Time of the last cut.
+  int64_t saved_step = -1;               // Its step; -1 if it could not be written.
+  absl::Status failed;                   // Why not, until the job's policy is followed.
+  absl::Status log_status, save_status;  // Not ok: the run ends.
 
   const TrainOptions& options() const { return plan.job.train(); }
 
@@ -88,15 +91,21 @@ struct Trainer::Impl {
       : plan(p), train(t), eval(e), stop(s), pool(p.job.train().threads()) {}
 
   absl::Status NewModel();
-  absl::Status Start(bool resume);
-  absl::Status TakeUp(const Checkpoint& checkpoint);
+  absl::Status Start(bool resume, const std::set<std::string>& allow);
+  absl::Status TakeUp(const Checkpoint& checkpoint, const std::set<std::string>& allow);
   absl::Status RunPasses();
   absl::Status RunPass();
   absl::Status SaveAndLeave(const absl::Status& status);
   absl::Status RunUntilCut(bool* pass_ended);
   bool OnStep(const StepReport& report);
+  bool AtRest(const BatchReader& reader);
+  bool CutDue() const;
   absl::Status AfterPass(bool* stop_early);
+  absl::Status Begin();
+  absl::Status Await();
+  absl::Status Cut();
   absl::Status Save();
+  absl::Status SaveWhenPossible(const absl::Status& error);
   absl::Status Finish();
   absl::StatusOr<std::vector<EvalMetrics>> EvaluateNow();
 };
@@ -108,8 +117,8 @@ Trainer::~Trainer() = default;
 const TrainSummary& Trainer::summary() const { return impl_->summary; }
 LocalModel& Trainer::model() { return *impl_->model; }
 
-absl::Status Trainer::Run(bool resume) {
-  RETURN_IF_ERROR(impl_->Start(resume));
+absl::Status Trainer::Run(bool resume, const std::set<std::string>& allow) {
+  RETURN_IF_ERROR(impl_->Start(resume, allow));
   absl::Status status = impl_->RunPasses();
   impl_->summary.state = impl_->state;
   impl_->summary.train_loss = impl_->log->train_loss();
@@ -123,13 +132,18 @@ absl::Status Trainer::Run(bool resume) {
 
 absl::Status Trainer::Impl::NewModel() {
   pipeline = nullptr;
+  checkpointer = nullptr;
   model = nullptr;  // First: the scratch directory is the same.
   ASSIGN_OR_RETURN(model, LocalModel::Create(SpecOf(plan), NetworkOptionsOf(plan.job),
                                              ScratchDir(plan.job), &pool));
+  const CheckpointOptions& saving = options().checkpoint();
+  checkpointer = std::make_unique<Checkpointer>(
+      Checkpointer::Options{CheckpointRoot(plan.job), saving.full_every(), saving.pace()},
+      &model->store());
   return absl::OkStatus();
 }
 
-absl::Status Trainer::Impl::Start(bool resume) {
+absl::Status Trainer::Impl::Start(bool resume, const std::set<std::string>& allow) {
   std::string root = CheckpointRoot(plan.job);
   absl::StatusOr<Checkpoint> latest = LatestCheckpoint(root);
   if (!latest.ok() && !absl::IsNotFound(latest.status())) return latest.status();
@@ -142,7 +156,7 @@ absl::Status Trainer::Impl::Start(bool resume) {
   ASSIGN_OR_RETURN(log, RunLog::Create(options().dir(), train->rows() * options().epochs(),
                                        model->network().outputs()[0]));
   if (latest.ok()) {
-    RETURN_IF_ERROR(TakeUp(*latest));
+    RETURN_IF_ERROR(TakeUp(*latest, allow));
   } else if (resume) {
     log->Say(absl::StrCat(root, ": no checkpoint yet, starting from the beginning"));
   }
@@ -152,16 +166,23 @@ absl::Status Trainer::Impl::Start(bool resume) {
   return absl::OkStatus();
 }
 
-absl::Status Trainer::Impl::TakeUp(const Checkpoint& checkpoint) {
-  RETURN_IF_ERROR(CheckFits(checkpoint, model->spec()));
+absl::Status Trainer::Impl::TakeUp(const Checkpoint& checkpoint,
+                                   const std::set<std::string>& allow) {
+  RETURN_IF_ERROR(CheckFits(checkpoint, model->spec(), allow));
   const Position& at = checkpoint.info.position();
-  if (at.source() != train->fingerprint()) {
+  const bool same_data = at.source() == train->fingerprint();
+  if (!same_data && !allow.contains("data")) {
     return absl::FailedPreconditionError(absl::StrCat(
-        checkpoint.dir, ": its position is in another set of files than data.train names now"));
+        checkpoint.dir, ": its position is in another set of files than data.train names now; ",
+        "--allow data keeps the model and reads these from the beginning"));
   }
   RETURN_IF_ERROR(model->Load(checkpoint));
   state = checkpoint.info.state();
-  position = {at.pass(), at.ordinal(), at.batch()};
+  if (same_data) {
+    position = {at.pass(), at.ordinal(), at.batch()};
+  } else {
+    state.set_finished(false);
+  }
   saved_step = state.step();
   summary.checkpoint = checkpoint.dir;
   log->Say(absl::StrCat("resumed from ", checkpoint.dir, " at step ", state.step()));
@@ -187,7 +208,8 @@ absl::Status Trainer::Impl::RunPasses() {
 
 // The model is that of the last good step: worth keeping, whatever ended the run.
 absl::Status Trainer::Impl::SaveAndLeave(const absl::Status& status) {
-  absl::Status saved = state.step() != saved_step ? Save() : absl::OkStatus();
+  absl::Status saved = Await();
+  if (state.step() != saved_step) saved = Save();
   if (!saved.ok()) log->Say(saved.message());
   if (!absl::IsCancelled(status)) return status;
   if (!saved.ok()) return saved;
@@ -205,15 +227,18 @@ absl::Status Trainer::Impl::RunPass() {
     RETURN_IF_ERROR(log_status);
     if (pass_ended) return absl::OkStatus();
     if (stop->load()) return absl::CancelledError("stopped");
-    RETURN_IF_ERROR(Save());
+    RETURN_IF_ERROR(save_status);
+    RETURN_IF_ERROR(Cut());
   }
 }
 
-// Trains from `position` until the pass ends, a checkpoint is due, or `stop`.
+// Trains from `position` until the pass ends, or something is to be done for
+// which the reader must end.
 absl::Status Trainer::Impl::RunUntilCut(bool* pass_ended) {
   const DataOptions& data = plan.job.data();
   BatchReaderOptions reading;
-  reading.job = HashBytes(plan.job.name(), 0);
+  // Names of batches belong to the data: those of other files are other names.
+  reading.job = HashBytes(plan.job.name(), train->fingerprint());
   reading.batch_rows = data.batch();
   reading.shuffle = data.shuffle();
   reading.seed = options().seed();
@@ -232,7 +257,8 @@ absl::Status Trainer::Impl::RunUntilCut(bool* pass_ended) {
       [&](const StepReport& report) {
         cut |= !OnStep(report);
         return !cut;
-      });
+      },
+      [&] { return !(cut = !AtRest(*reader)); });
   *pass_ended = status.ok() && !cut;
   BatchReader::Times times = reader->times();
   summary.read_seconds += times.read;
@@ -246,7 +272,7 @@ absl::Status Trainer::Impl::RunUntilCut(bool* pass_ended) {
   return status;
 }
 
-// False: a cut is due.
+// False: something is to be done when the pipeline is at rest.
 bool Trainer::Impl::OnStep(const StepReport& report) {
   state.set_step(report.step + 1);
   state.set_samples(state.samples() + report.batch->rows);
@@ -260,10 +286,24 @@ bool Trainer::Impl::OnStep(const StepReport& report) {
   double scale = LearningRateScale(options().schedule(), report.step, state.lr_scale());
   log_status =
       log->Step(state.step(), state.samples(), report.loss, scale, report.scores, *report.batch);
-  if (!log_status.ok() || stop->load(std::memory_order_relaxed)) return false;
+  if (failed.ok()) failed = checkpointer->Poll();
+  if (!failed.ok()) saved_step = -1;
+  return log_status.ok() && failed.ok() && !stop->load(std::memory_order_relaxed) && !CutDue();
+}
+
+bool Trainer::Impl::CutDue() const {
   const CheckpointOptions& cut = options().checkpoint();
-  if (cut.every_steps() > 0 && state.step() % cut.every_steps() == 0) return false;
-  return cut.every() <= 0 || Seconds() - saved_at < cut.every();
+  // By step: always at the same ones, even if the one before has to be waited for.
+  if (cut.every_steps() > 0 && state.step() % cut.every_steps() == 0) return true;
+  return cut.every() > 0 && Seconds() - saved_at >= cut.every() && !checkpointer->writing();
+}
+
+// Nothing is under way. True: go on with the same reader.
+bool Trainer::Impl::AtRest(const BatchReader& reader) {
+  // Bad rows stand in a file that is complete only when the reader ends; a cut must not pass them.
+  if (!log_status.ok() || stop->load() || reader.bad_rows() > 0) return false;
+  save_status = Cut();
+  return save_status.ok();
 }
 
 absl::StatusOr<std::vector<EvalMetrics>> Trainer::Impl::EvaluateNow() {
@@ -301,7 +341,10 @@ absl::Status Trainer::Impl::AfterPass(bool* stop_early) {
   return absl::OkStatus();
 }
 
-absl::Status Trainer::Impl::Save() {
+// ---- Checkpoints ----
+
+// Begins one of this moment; it is written while training goes on.
+absl::Status Trainer::Impl::Begin() {
   double start = Seconds();
   CheckpointInfo info = InfoOf(plan, 1);
   *info.mutable_state() = state;
@@ -309,14 +352,71 @@ absl::Status Trainer::Impl::Save() {
   info.mutable_position()->set_ordinal(position.ordinal);
   info.mutable_position()->set_batch(position.batch);
   info.mutable_position()->set_source(train->fingerprint());
-  int64_t protect = options().has_early_stop() && state.has_best_step() ? state.best_step() : -1;
-  ASSIGN_OR_RETURN(
-      summary.checkpoint,
-      WriteCheckpoint(CheckpointRoot(plan.job), info, options().checkpoint().keep(), protect,
-                      [&](const std::string& dir) { return model->store().Save(dir); }));
-  saved_step = state.step();
+  if (STARLING_WRONG("position_early") && position.batch > 0)
+    info.mutable_position()->set_batch(position.batch - 1);
+  if (STARLING_WRONG("position_late")) info.mutable_position()->set_batch(position.batch + 1);
+  Retention retention{options().checkpoint().keep()};
+  if (options().has_early_stop() && state.has_best_step())
+    retention.protect_step = state.best_step();
+  absl::Status status = checkpointer->Start(std::move(info), retention);
+  saved_step = status.ok() ? state.step() : -1;
   saved_at = Seconds();
   summary.checkpoint_seconds += saved_at - start;
+  return status;
+}
+
+// Until the one under way, if any, is complete.
+absl::Status Trainer::Impl::Await() {
+  double start = Seconds();
+  absl::Status status = checkpointer->Wait();
+  if (!status.ok()) saved_step = -1;
+  if (!checkpointer->newest().empty()) summary.checkpoint = checkpointer->newest();
+  summary.checkpoint_seconds += Seconds() - start;
+  return status;
+}
+
+// Begins one, or does what the job wants when the one before has failed, or
+// this one does at once. ok: train on.
+absl::Status Trainer::Impl::Cut() {
+  absl::Status error = failed.ok() ? Begin() : std::exchange(failed, absl::OkStatus());
+  if (error.ok()) return error;
+  switch (options().checkpoint().on_error()) {
+    case CheckpointOptions::WAIT:
+      return SaveWhenPossible(error);
+    case CheckpointOptions::GO_ON:
+      log->Say(absl::StrCat("CHECKPOINT FAILED: ", error.message(),
+                            "; training goes on (train.checkpoint.on_error: go_on)"));
+      saved_at = Seconds();
+      return absl::OkStatus();
+    default:
+      return error;
+  }
+}
+
+// One of this moment, complete on return. What it holds would be lost with the
+// process, so an error is none to pass over.
+absl::Status Trainer::Impl::Save() {
+  if (absl::Status earlier = Await(); !earlier.ok())
+    log->Say(absl::StrCat("CHECKPOINT FAILED: ", earlier.message(), "; this one is tried anew"));
+  absl::Status status = Begin();
+  if (status.ok()) status = Await();
+  if (status.ok() || options().checkpoint().on_error() != CheckpointOptions::WAIT) return status;
+  return SaveWhenPossible(status);
+}
+
+absl::Status Trainer::Impl::SaveWhenPossible(const absl::Status& error) {
+  log->Say(absl::StrCat("CHECKPOINT FAILED: ", error.message(),
+                        "; waiting to try again (train.checkpoint.on_error: wait)"));
+  absl::Status status = error;
+  while (!status.ok()) {
+    for (double end = Seconds() + 1; Seconds() < end;) {
+      if (stop->load()) return status;
+      absl::SleepFor(absl::Milliseconds(20));
+    }
+    status = Begin();
+    if (status.ok()) status = Await();
+  }
+  log->Say(absl::StrCat("checkpoint written after all: ", summary.checkpoint));
   return absl::OkStatus();
 }
 
@@ -329,6 +429,7 @@ absl::Status Trainer::Impl::Finish() {
                      OpenCheckpoint(JoinPath(CheckpointRoot(plan.job), best)));
     summary.stages = pipeline->times();
     summary.counts = pipeline->counts();
+    RETURN_IF_ERROR(Await());
     RETURN_IF_ERROR(NewModel());
     RETURN_IF_ERROR(model->Load(checkpoint));
     log->Say(absl::StrCat("the model is that of step ", state.best_step(), ", the best evaluated"));

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "absl/status/status.h"
@@ -21,14 +22,15 @@ namespace starling {
 struct TrainSummary {
   int64_t steps = 0;  // Of this process; `state` counts over resumes.
   int64_t samples = 0;
-  double train_seconds = 0;  // Without evaluation and checkpoints.
+  double train_seconds = 0;  // Without evaluation, and checkpoints that were waited for.
   TrainerState state;
   bool evaluated = false;
   std::vector<EvalMetrics> eval;         // Of the model that is left, by output.
   double train_loss = 0, train_auc = 0;  // Progressive.
   StageTimes stages;
   double read_seconds = 0, compile_seconds = 0;  // On the reader's threads.
-  double eval_seconds = 0, checkpoint_seconds = 0;
+  double eval_seconds = 0;
+  double checkpoint_seconds = 0;  // That steps waited for checkpoints.
   int64_t bad_rows = 0;
   int64_t requests = 0;  // Rows that share a user count once.
   BatchWork request_work, row_work;
@@ -45,11 +47,13 @@ class Trainer {
   ~Trainer();
 
   // With `resume` goes on from the latest checkpoint of the job, if there is
-  // one that fits. Without it a root that holds checkpoints is refused, since
+  // one that fits, or differs only in what `allow` names (of data, and what
+  // CheckFits compares). With other data the model is kept and reading begins
+  // anew. Without it a root that holds checkpoints is refused, since
   // they would be mixed with this run's.
   // Cancelled if stopped; a checkpoint was then saved and the message says how
   // to go on. Aborted for a numeric abort; the last good step is saved.
-  absl::Status Run(bool resume);
+  absl::Status Run(bool resume, const std::set<std::string>& allow = {});
 
   const TrainSummary& summary() const;
   LocalModel& model();

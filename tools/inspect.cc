@@ -17,7 +17,7 @@
 #include "embedding_store/row_file.h"
 #include "google/protobuf/util/json_util.h"
 #include "sample_io/source.h"
-#include "scheduler/checkpoint.pb.h"
+#include "scheduler/checkpoint.h"
 #include "scheduler/plan_checks.h"
 #include "serving/bundle.pb.h"
 #include "tools/flags.h"
@@ -110,7 +110,8 @@ absl::StatusOr<Json> DescribeCheckpoint(const CheckpointInfo& info) {
               {"position", position},
               {"id_features", info.features().ids_size()},
               {"raw_features", info.features().raws_size()},
-              {"tables", DescribeTables(info.tables())}};
+              {"tables", DescribeTables(info.tables())},
+              {"base", info.has_base() ? Json(info.base()) : Json(nullptr)}};
 }
 
 absl::StatusOr<Json> DescribeFileSet(const std::string& dir) {
@@ -127,7 +128,12 @@ absl::StatusOr<Json> DescribeFileSet(const std::string& dir) {
       out["kind"] == "bundle" ? InfoJson(bundle) : DescribeCheckpoint(checkpoint);
   RETURN_IF_ERROR(info.status());
   out.update(*info);
-  if (FLAGS_verify) RETURN_IF_ERROR(VerifyFileSet(dir, *files));
+  if (FLAGS_verify && out["kind"] == "checkpoint") {  // With all that it rests on.
+    ASSIGN_OR_RETURN(const Checkpoint whole, OpenCheckpoint(dir));
+    RETURN_IF_ERROR(VerifyCheckpoint(whole));
+  } else if (FLAGS_verify) {
+    RETURN_IF_ERROR(VerifyFileSet(dir, *files));
+  }
   ASSIGN_OR_RETURN(out["files"], DescribeFiles(dir, *files));
   if (FLAGS_verify) out["verified"] = true;
   return out;

@@ -112,7 +112,7 @@ absl::StatusOr<std::string> SaveAll(const LoadedJob& job, PsControl* control, in
   info.mutable_position()->set_pass(job.plan.job.train().epochs());
   info.mutable_position()->set_source(job.train->fingerprint());
   return WriteCheckpoint(CheckpointRoot(job.plan.job), info,
-                         job.plan.job.train().checkpoint().keep(), -1,
+                         {job.plan.job.train().checkpoint().keep()},
                          [&](const std::string& dir) { return control->Save(dir); });
 }
 

@@ -1,17 +1,25 @@
 // starling train: a job from Parquet to a checkpoint.
 #include <gflags/gflags.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <set>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "base/metrics.h"
 #include "base/status.h"
+#include "base/yaml_proto.h"
 #include "scheduler/trainer.h"
 #include "tools/flags.h"
 #include "tools/job.h"
 #include "tools/verbs.h"
 
 DEFINE_bool(resume, false, "go on from the latest checkpoint");
+DEFINE_string(allow, "",
+              "with --resume: differences to take all the same, of features, tables, model, "
+              "optimizer, data; comma-separated");
 
 namespace starling {
 namespace {
@@ -69,7 +77,20 @@ void PrintJson(const LoadedJob& job, const TrainSummary& s) {
       s.counts.ids_pulled, s.counts.ids_pushed, s.checkpoint.c_str());
 }
 
+absl::StatusOr<std::set<std::string>> Allowed() {
+  const std::vector<std::string> known = {"features", "tables", "model", "optimizer", "data"};
+  std::set<std::string> allow = absl::StrSplit(FLAGS_allow, ',', absl::SkipEmpty());
+  for (const std::string& name : allow) {
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--allow ", name, ": not one of ", absl::StrJoin(known, ", "), DidYouMean(name, known)));
+  }
+  if (!allow.empty() && !FLAGS_resume) return absl::InvalidArgumentError("--allow needs --resume");
+  return allow;
+}
+
 absl::Status Run(const VerbCall& call) {
+  ASSIGN_OR_RETURN(const std::set<std::string> allow, Allowed());
   ASSIGN_OR_RETURN(LoadedJob job, LoadJob(call));
   std::unique_ptr<MetricsServer> metrics;
   if (job.plan.job.train().metrics_port() > 0) {
@@ -77,7 +98,7 @@ absl::Status Run(const VerbCall& call) {
     std::fprintf(stderr, "metrics on http://127.0.0.1:%d/metrics\n", metrics->port());
   }
   Trainer trainer(job.plan, job.train.get(), job.eval.get(), StopRequested());
-  RETURN_IF_ERROR(trainer.Run(FLAGS_resume));
+  RETURN_IF_ERROR(trainer.Run(FLAGS_resume, allow));
   PrintClosing(job, trainer.summary());
   if (FLAGS_json) PrintJson(job, trainer.summary());
   return absl::OkStatus();
@@ -88,8 +109,8 @@ absl::Status Run(const VerbCall& call) {
 Verb TrainVerb() {
   return {"train",
           "Train a model from Parquet logs",
-          "starling train --config job.yaml [--resume] [--set a.b=v]",
-          {"config", "set", "resume", "json"},
+          "starling train --config job.yaml [--resume [--allow data,…]] [--set a.b=v]",
+          {"config", "set", "resume", "allow", "json"},
           Run};
 }
 

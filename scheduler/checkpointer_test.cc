@@ -1,0 +1,210 @@
+#include "scheduler/checkpointer.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <mutex>
+
+#include "absl/synchronization/notification.h"
+#include "base/status.h"
+#include "base/sync_point.h"
+#include "ps/store_testing.h"
+
+namespace starling {
+namespace {
+
+class CheckpointerTest : public testing::Test {
+ protected:
+  // Many checkpoints: in memory, where an fsync costs nothing, if there is such a place.
+  CheckpointerTest()
+      : root_(PathExists("/dev/shm") ? absl::StrCat("/dev/shm/checkpointer_test.", getpid())
+                                     : TestPath("root")),
+        store_(TestStore(TestConfig())) {}
+  ~CheckpointerTest() override {
+    SetFileFault(nullptr);
+    SetSyncPointHandler(nullptr);
+    EXPECT_TRUE(RemoveAll(root_).ok());
+  }
+
+  void Train(uint32_t begin, uint32_t end) {
+    for (uint32_t i = begin; i < end; ++i) {
+      TestBatch batch(i, 10);
+      bool applied = false;
+      ASSERT_TRUE(store_->PullRows(PullMode::kCreate, batch.keys, batch.row_spans).ok());
+      ASSERT_TRUE(PushBatch(*store_, NameOf(i), batch, &applied).ok());
+      ASSERT_TRUE(applied);
+    }
+  }
+  absl::Status Start(Checkpointer* to, int64_t step, Retention retention = {3, -1}) {
+    CheckpointInfo info;
+    info.mutable_state()->set_step(step);
+    return to->Start(info, retention);
+  }
+  absl::Status Save(Checkpointer* to, int64_t step, Retention retention = {3, -1}) {
+    RETURN_IF_ERROR(Start(to, step, retention));
+    return to->Wait();
+  }
+  static StoreContent ContentOf(ParameterStore& store) {
+    StoreContent content;
+    content.Add(store);
+    return content;
+  }
+  // Of the latest checkpoint; *length gets its chain's.
+  StoreContent Restored(size_t* length = nullptr) {
+    auto latest = LatestCheckpoint(root_);
+    EXPECT_TRUE(latest.ok()) << latest.status();
+    if (!latest.ok()) return {};
+    if (length != nullptr) *length = latest->chain.size();
+    auto store = TestStore(TestConfig());
+    absl::Status status = store->Load(latest->chain);
+    EXPECT_TRUE(status.ok()) << status;
+    return ContentOf(*store);
+  }
+
+  const std::string root_;
+  std::unique_ptr<ParameterStore> store_;
+};
+
+TEST_F(CheckpointerTest, HoldsTheInstantThoughTrainingGoesOn) {
+  Train(0, 5);
+  const StoreContent then = ContentOf(*store_);
+  absl::Notification trained;
+  SetSyncPointHandler([&](absl::string_view name) {
+    if (name == "store.snapshot.start") trained.WaitForNotification();
+  });
+  Checkpointer checkpointer({root_, 4}, store_.get());
+  ASSERT_TRUE(Start(&checkpointer, 5).ok());
+  Train(5, 15);
+  ASSERT_TRUE(store_->table(0).Erase(std::vector<uint64_t>{Mix64(1), Mix64(2), Mix64(3)}).ok());
+  EXPECT_TRUE(checkpointer.writing());
+  trained.Notify();
+  ASSERT_TRUE(checkpointer.Wait().ok());
+  EXPECT_FALSE(ContentOf(*store_) == then);
+  EXPECT_TRUE(Restored() == then);
+}
+
+TEST_F(CheckpointerTest, ChainsAreAsLongAsAllowedAndRestoreWhatWasThere) {
+  Checkpointer checkpointer({root_, 3}, store_.get());
+  std::vector<size_t> lengths;
+  for (uint32_t i = 0; i < 8; ++i) {
+    Train(3 * i, 3 * i + 3);
+    // Ids that are gone must not come back from an earlier link.
+    ASSERT_TRUE(store_->table(1).Erase(std::vector<uint64_t>{Mix64(i), Mix64(i + 50)}).ok());
+    ASSERT_TRUE(Save(&checkpointer, i).ok());
+    size_t length = 0;
+    EXPECT_TRUE(Restored(&length) == ContentOf(*store_)) << i;
+    lengths.push_back(length);
+  }
+  EXPECT_EQ(lengths, (std::vector<size_t>{1, 2, 3, 1, 2, 3, 1, 2}));
+}
+
+TEST_F(CheckpointerTest, WhatAKeptOneRestsOnIsKept) {
+  Checkpointer checkpointer({root_, 4}, store_.get());
+  std::vector<std::vector<std::string>> left;
+  for (uint32_t i = 0; i < 6; ++i) {
+    Train(i, i + 1);
+    ASSERT_TRUE(Save(&checkpointer, i, {.keep = 1, .protect_step = 1}).ok());
+    left.push_back(*ListDir(root_));
+  }
+  auto names = [](std::vector<int> steps) {
+    std::vector<std::string> all;
+    for (int s : steps) all.push_back(absl::StrCat("step-00000000000", s));
+    return all;
+  };
+  EXPECT_EQ(left[2], names({0, 1, 2}));
+  EXPECT_EQ(left[3], names({0, 1, 2, 3}));
+  EXPECT_EQ(left[4], names({0, 1, 4})) << "a full one needs nothing; 1 is protected, with its base";
+  EXPECT_EQ(left[5], names({0, 1, 4, 5}));
+}
+
+TEST_F(CheckpointerTest, AFaultAtAnyWriteHarmsNoCompleteOneAndTheNextTryWorks) {
+  for (bool incremental : {false, true}) {
+    int sites = 0;
+    for (int n = 0;; ++n) {
+      ASSERT_TRUE(RemoveAll(root_).ok());
+      store_ = TestStore(TestConfig());
+      Checkpointer checkpointer({root_, incremental ? 8 : 1}, store_.get());
+      Train(0, 3);
+      ASSERT_TRUE(Save(&checkpointer, 3).ok());
+      const StoreContent good = ContentOf(*store_);
+      Train(3, 6);
+      ASSERT_TRUE(store_->table(0).Erase(std::vector<uint64_t>{Mix64(7), Mix64(9)}).ok());
+      std::atomic<int> left{n};
+      std::atomic<bool> hit{false};
+      SetFileFault([&](absl::string_view op, absl::string_view) {
+        if (op == "remove" || left.fetch_sub(1) != 0) return absl::OkStatus();
+        hit = true;
+        return n % 2 == 0 ? absl::ResourceExhaustedError("disk full") : absl::DataLossError("EIO");
+      });
+      absl::Status status = Save(&checkpointer, 6);
+      SetFileFault(nullptr);
+      if (!hit) {
+        EXPECT_TRUE(status.ok()) << status;
+        break;
+      }
+      ++sites;
+      if (!status.ok()) {
+        EXPECT_TRUE(Restored() == good) << "site " << n;
+      }
+      Train(6, 8);
+      status = Save(&checkpointer, 8);
+      EXPECT_TRUE(status.ok()) << "site " << n << ": " << status;
+      EXPECT_TRUE(Restored() == ContentOf(*store_)) << "site " << n;
+    }
+    EXPECT_GT(sites, 15) << "every write site was failed once";
+  }
+}
+
+// A model of a page cache that is dropped: what was not synced is not there.
+TEST_F(CheckpointerTest, NothingIsUnsyncedWhenTheManifestAppears) {
+  std::mutex mu;
+  std::map<std::string, bool> synced;  // By path, of what was created or changed.
+  int manifests = 0;
+  SetFileFault([&](absl::string_view op, absl::string_view path) {
+    std::lock_guard lock(mu);
+    const std::string p(path);
+    if (op == "create" || op == "append") synced[p] = false;
+    if (op == "mkdir" && !PathExists(p)) synced[p.substr(0, p.rfind('/'))] = false;
+    if (op == "sync") synced[p] = true;
+    if (op == "rename" && p.ends_with("/MANIFEST")) {
+      ++manifests;
+      for (const auto& [name, durable] : synced) EXPECT_TRUE(durable) << name;
+    }
+    return absl::OkStatus();
+  });
+  Checkpointer checkpointer({root_, 4}, store_.get());
+  for (uint32_t i = 0; i < 3; ++i) {
+    Train(i, i + 1);
+    ASSERT_TRUE(Save(&checkpointer, i).ok());
+  }
+  SetFileFault(nullptr);
+  EXPECT_EQ(manifests, 3);
+  for (const auto& [name, durable] : synced) EXPECT_TRUE(durable) << name;
+}
+
+TEST_F(CheckpointerTest, ADamagedOrReplacedBaseIsNotedAndTheOneBeforeItTaken) {
+  Checkpointer checkpointer({root_, 2}, store_.get());
+  std::vector<StoreContent> contents;
+  for (uint32_t i = 0; i < 4; ++i) {  // Full, incremental, full, incremental.
+    Train(i, i + 1);
+    ASSERT_TRUE(Save(&checkpointer, i, {8, -1}).ok());
+    contents.push_back(ContentOf(*store_));
+  }
+  auto dir = [&](int i) { return JoinPath(root_, absl::StrCat("step-00000000000", i)); };
+  EXPECT_TRUE(Restored() == contents[3]);
+  // The manifest of another checkpoint in its base's place.
+  const std::string manifest = *ReadFile(JoinPath(dir(2), "MANIFEST"));
+  ASSERT_TRUE(
+      WriteFileAtomically(JoinPath(dir(2), "MANIFEST"), *ReadFile(JoinPath(dir(0), "MANIFEST")))
+          .ok());
+  EXPECT_TRUE(absl::IsDataLoss(OpenCheckpoint(dir(3)).status()));
+  EXPECT_TRUE(Restored() == contents[1]);
+  ASSERT_TRUE(WriteFileAtomically(JoinPath(dir(2), "MANIFEST"), manifest).ok());
+  EXPECT_TRUE(Restored() == contents[3]);
+  ASSERT_TRUE(RemoveAll(dir(0)).ok());
+  ASSERT_TRUE(RemoveAll(dir(2)).ok());
+  EXPECT_TRUE(absl::IsDataLoss(LatestCheckpoint(root_).status())) << "none is left whole";
+}
+
+}  // namespace
+}  // namespace starling
