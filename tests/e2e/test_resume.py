@@ -87,16 +87,31 @@ def test_an_existing_run_is_never_overwritten(tmp_path, data):
 def test_a_checkpoint_of_another_model_is_refused_by_name(tmp_path, data):
     config = write_config(tmp_path / "job.yaml", data, tmp_path / "run")
     run("train", "--config", config)
+    assert "--allow needs --resume" in run("train", "--config", config, "--allow", "data", code=2).stderr
+    assert "not one of" in run("train", "--config", config, "--resume", "--allow", "dta", code=2).stderr
     for change in ("features[0].dim=4", "optimizer.sparse={sgd: {}}", "model.deepfm.hidden=[8]"):
         done = run("train", "--config", config, "--resume", "--set", change, code=3)
         assert "differ from this job's" in done.stderr
-    assert "another set of files" in run("train", "--config", config, "--resume", "--set",
-                                         f"data.train={data}/eval", code=3).stderr
+    # Allowed by name, it is still refused where rows would not fit.
+    done = run("train", "--config", config, "--resume", "--set", "features[0].dim=4", "--allow", "tables,model,features", code=3)
+    assert "dim" in done.stderr
+
+
+def test_a_difference_is_taken_when_it_is_allowed_by_name(tmp_path, data):
+    config = write_config(tmp_path / "job.yaml", data, tmp_path / "run")
+    first = run_json("train", "--config", config)
+    other_lr = ("--set", "optimizer.dense.adam.lr=0.001")
+    assert "--allow optimizer" in run("train", "--config", config, "--resume", *other_lr, code=3).stderr
+    run("train", "--config", config, "--resume", *other_lr, "--allow", "optimizer")
+    other_data = ("--set", f"data.train={data}/eval")
+    assert "another set of files" in run("train", "--config", config, "--resume", *other_data, code=3).stderr
+    second = run_json("train", "--config", config, "--resume", *other_data, "--allow", "data")
+    assert second["step"] > first["step"] and second["samples"] > 0  # The new files' batches are no repeats.
 
 
 def test_a_damaged_newest_checkpoint_falls_back_loudly(tmp_path, data):
     config = write_config(tmp_path / "job.yaml", data, tmp_path / "run")
-    run("train", "--config", config, "--set", "train.checkpoint.every_steps=25")
+    run("train", "--config", config, "--set", "train.checkpoint.every_steps=25", "--set", "train.checkpoint.full_every=1")
     sets = sorted((tmp_path / "run" / "ckpt").iterdir())
     assert len(sets) >= 2
     rows = next(sets[-1].glob("table-*.rows"))

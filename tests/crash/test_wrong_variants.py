@@ -1,0 +1,40 @@
+"""The tests are worth what they catch: each of these mistakes (base/wrong.h) must be noticed."""
+
+import os
+import subprocess
+
+import pytest
+
+from crash_run import CrashRun, Wrong
+
+BINARY, UNIT_TEST = os.environ["STARLING_WRONG_BINARY"], os.environ["STARLING_WRONG_TEST"]
+
+
+def kill_some(binary, tmp_path, wrong):
+    run = CrashRun(binary, tmp_path, 11, every=4, env={"STARLING_WRONG": wrong})
+    run.kill_at("checkpoint:after_prune", 6)
+    run.kill_at("file_set:after_manifest", 3)
+    run.kill_at("pipeline:step", 40)
+    assert not run.train()
+    run.settle(False)
+
+
+@pytest.mark.parametrize("wrong", ["position_early", "position_late", "rows_later_than_position", "aside_lost", "since_too_late",
+                                   "base_removed"])
+def test_the_crash_harness_notices(wrong, tmp_path):
+    with pytest.raises(Wrong) as noticed:
+        kill_some(BINARY, tmp_path, wrong)
+    assert "never reached" not in str(noticed.value)
+    print(wrong, noticed.value)
+
+
+def test_the_same_kills_without_a_mistake_pass(tmp_path):
+    kill_some(BINARY, tmp_path, "")
+
+
+@pytest.mark.parametrize("wrong", ["no_sync", "tombstone_lost", "since_too_late", "base_removed", "not_at_rest"])
+def test_the_unit_tests_notice(wrong):
+    def code(variant):
+        return subprocess.run([UNIT_TEST, "--gtest_brief=1"], env=dict(os.environ, STARLING_WRONG=variant), capture_output=True,
+                              check=False).returncode
+    assert code(wrong) == 1 and code("") == 0
