@@ -21,7 +21,9 @@ struct Bench {
   absl::Status (*run)(bool quick);
 };
 const Bench kBenches[] = {
-    {"train", BenchTrain}, {"dense", BenchDense}, {"store", BenchStore}, {"read", BenchRead}};
+    {"train", BenchTrain}, {"dense", BenchDense},           {"store", BenchStore},
+    {"read", BenchRead},   {"checkpoint", BenchCheckpoint},
+};
 
 absl::Status Run(const VerbCall& call) {
   std::vector<std::string> names;
@@ -101,7 +103,7 @@ void Report(const BenchResult& r) {
 Verb BenchVerb() {
   return {"bench",
           "Measure, beside a reference in the same run",
-          "starling bench train|dense|store|read [--quick] [--json] [--only CASE,CASE] "
+          "starling bench train|dense|store|read|checkpoint [--quick] [--json] [--only CASE,CASE] "
           "[--table_rows N] "
           "[--peer COMMAND]",
           {"quick", "json", "only", "table_rows", "peer"},

@@ -28,5 +28,6 @@ absl::Status BenchTrain(bool quick);
 absl::Status BenchDense(bool quick);
 absl::Status BenchStore(bool quick);
 absl::Status BenchRead(bool quick);
+absl::Status BenchCheckpoint(bool quick);
 
 }  // namespace starling
