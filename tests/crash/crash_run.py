@@ -155,6 +155,7 @@ class CrashRun:
             if killed:
                 return
             nth = 1
+            self.settle(self.train(point="checkpoint:after_prune:2"))  # The next one resumes: it loads too.
         raise Wrong(f"sync point {point} was never reached")
 
     def kill_after(self, seconds):
