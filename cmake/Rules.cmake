@@ -87,7 +87,8 @@ function(starling_test name)
   # One label, `fast_concurrent`: gtest_discover_tests takes no list, and -L matches parts.
   string(REPLACE ";" "_" labels "${arg_LABELS}")
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
-                       PROPERTIES LABELS "${labels}" TIMEOUT 300)
+                       PROPERTIES LABELS "${labels}" TIMEOUT 300
+                       ENVIRONMENT "ARROW_DEFAULT_MEMORY_POOL=jemalloc")  # As tools/main.cc has it.
 endfunction()
 
 # starling_script_test(NAME FILE LABEL)

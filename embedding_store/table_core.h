@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 
+#include "absl/status/statusor.h"
 #include "embedding_store/cold_tier.h"
 #include "embedding_store/embedding_table.h"
 #include "embedding_store/page_arena.h"
@@ -42,6 +43,10 @@ struct TableCore {
 
   bool evicts() const { return ttl > 0 || rows_max > 0 || norm_min > 0; }
 };
+
+// Checks the spec and divides its memory. InvalidArgument if it does not fit.
+absl::StatusOr<std::unique_ptr<TableCore>> MakeTableCore(const TableSpec& spec,
+                                                         const TableEnv& env);
 
 // One batch call, as all its stripes see it.
 struct TableCall {

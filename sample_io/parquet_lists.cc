@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <memory>
 #include <utility>
 
 #include "sample_io/parquet_flat.h"
@@ -47,7 +48,9 @@ class Reading {
   }
 
   arrow::Status Run(std::vector<Wide>* values, Lists* lists) {
-    static thread_local Entries<T> entries;
+    // Not in the thread's own storage: it would take the room of small threads' stacks.
+    static thread_local const auto memory = std::make_unique<Entries<T>>();
+    Entries<T>& entries = *memory;
     while (row_ <= end_ && reader_.HasNext()) {  // The last row may go on.
       int64_t found = 0;
       const int64_t n = reader_.ReadBatch(kEntries, entries.definition.data(),
