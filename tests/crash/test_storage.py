@@ -5,6 +5,7 @@ import os
 import random
 import shutil
 import struct
+import signal
 import subprocess
 import time
 
@@ -133,7 +134,7 @@ def test_inspect_verify_reads_every_byte(trained):
 def small_disk(tmp_path):
     mount = tmp_path / "small"
     mount.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(mount)], capture_output=True, check=False).returncode:
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(mount)], capture_output=True, check=False).returncode:
         pytest.skip("needs the right to mount a tmpfs")
     yield mount
     subprocess.run(["umount", "-l", str(mount)], check=True)
@@ -164,15 +165,20 @@ def test_a_full_disk_follows_the_policy_and_harms_no_checkpoint(policy, small_di
     process = subprocess.Popen([BINARY, "train", "--config", str(run.config), "--resume"], stdout=log, stderr=log)
     try:
         end = time.monotonic() + 120
+        # A few milliseconds at a time: training must not end before space returns.
         while process.poll() is None and "CHECKPOINT FAILED" not in (tmp_path / "log").read_text():
             assert time.monotonic() < end
-            time.sleep(0.002)  # Before training ends, whose own checkpoint must be written.
+            process.send_signal(signal.SIGCONT)
+            time.sleep(0.005)
+            process.send_signal(signal.SIGSTOP)
         assert set(before) <= {p.name for p in root.glob("step-*") if (p / "MANIFEST").exists()}
         if policy == "wait":
+            process.send_signal(signal.SIGCONT)
             time.sleep(1.5)
             assert process.poll() is None
         if policy != "stop":
             filler.unlink()  # Space returns.
+        process.send_signal(signal.SIGCONT)
         code = process.wait(timeout=120)
     finally:
         process.kill()
