@@ -34,9 +34,11 @@ constexpr absl::Duration kKeeperTurn = absl::Milliseconds(10);
 
 class EmbeddingTableImpl : public EmbeddingTable {
  public:
-  EmbeddingTableImpl(std::unique_ptr<TableCore> core, int stripes, ThreadPool* pool)
-      : core_(std::move(core)), shift_(std::countr_zero(kBuckets / stripes)), pool_(pool) {
-    for (int s = 0; s < stripes; ++s) {
+  EmbeddingTableImpl(std::unique_ptr<TableCore> core, ThreadPool* pool)
+      : core_(std::move(core)),
+        shift_(std::countr_zero(kBuckets) - core_->stripe_bits),
+        pool_(pool) {
+    for (int s = 0; s < 1 << core_->stripe_bits; ++s) {
       stripes_.push_back(std::make_unique<TableStripe>(core_.get()));
     }
   }
@@ -397,12 +399,10 @@ absl::StatusOr<std::vector<FileSetEntry>> EmbeddingTable::Snapshot(const std::st
 
 absl::StatusOr<std::unique_ptr<EmbeddingTable>> EmbeddingTable::Open(const TableSpec& spec,
                                                                      const TableEnv& env) {
-  const TableOptions& options = spec.options();
   ASSIGN_OR_RETURN(std::unique_ptr<TableCore> core, MakeTableCore(spec, env));
-  const int stripes = 1 << core->stripe_bits;
-  auto table = std::make_unique<EmbeddingTableImpl>(std::move(core), stripes, env.pool);
-  RETURN_IF_ERROR(Annotate(table->CheckMemory(), absl::StrCat("table ", options.name())));
-  if (options.has_multi_hash()) return WrapMultiHash(std::move(table));
+  auto table = std::make_unique<EmbeddingTableImpl>(std::move(core), env.pool);
+  RETURN_IF_ERROR(Annotate(table->CheckMemory(), absl::StrCat("table ", spec.options().name())));
+  if (spec.options().has_multi_hash()) return WrapMultiHash(std::move(table));
   return table;
 }
 

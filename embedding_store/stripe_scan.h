@@ -22,27 +22,30 @@
 
 namespace starling {
 
-// Which lines of a row are asked for: those that hold its bytes at kBegin,
-// kBegin + 64, … (kSteps of them), and the one with the byte before `end`.
+// Which lines of a row are asked for: those that hold its bytes [kBegin, end).
+// They are kSteps, or kSteps + 1 where the row begins late in a line; kSteps is
+// 0 if it is not known when the loop is compiled.
 template <int64_t kBegin, int64_t kSteps>
 struct RowLines {
   int64_t end;
 };
 
+constexpr int64_t StepsOf(int64_t bytes) { return (bytes + 62) / 64; }
+
 template <int64_t kBegin, int64_t kSteps>
 [[gnu::always_inline]] inline void PrefetchRow(const RowHeader* row,
                                                RowLines<kBegin, kSteps> lines) {
   const char* const at = reinterpret_cast<const char*>(row);
+  const int64_t steps = kSteps > 0 ? kSteps : StepsOf(lines.end - kBegin);
 #pragma GCC unroll 8
-  for (int64_t step = 0; step < kSteps; ++step) PrefetchLine(at + kBegin + 64 * step);
+  for (int64_t step = 0; step < steps; ++step) PrefetchLine(at + kBegin + 64 * step);
   PrefetchLine(at + lines.end - 1);
 }
 
-// Calls fn with the lines of a row's bytes [kBegin, end). Of a long row the
-// first ones and the last: the processor itself asks for what lies between.
+// Calls fn with the lines of a row's bytes [kBegin, end).
 template <int64_t kBegin, typename Fn>
 void WithRowLines(int64_t end, const Fn& fn) {
-  switch ((end - kBegin + 62) / 64) {
+  switch (StepsOf(end - kBegin)) {
     case 1:
       return fn(RowLines<kBegin, 1>{end});
     case 2:
@@ -50,7 +53,7 @@ void WithRowLines(int64_t end, const Fn& fn) {
     case 3:
       return fn(RowLines<kBegin, 3>{end});
     default:
-      return fn(RowLines<kBegin, 4>{end});
+      return fn(RowLines<kBegin, 0>{end});
   }
 }
 
@@ -108,9 +111,9 @@ template <size_t kBlock, typename Lines, typename OnHit>
   return lates;
 }
 
-// The same code with other registers.
+// The same code with other registers. Only where the machine has avx2.
 template <typename... Args>
-[[gnu::target("avx2,bmi,bmi2"), gnu::noinline]] size_t ScanGuessesAvx2(Args... args) {
+[[gnu::target("avx2"), gnu::noinline]] size_t ScanGuessesAvx2(Args... args) {
   return ScanGuesses(args...);
 }
 template <typename... Args>

@@ -67,7 +67,7 @@ struct ColumnBatch {
   int64_t requests = 0;                  // 0: the flat form.
   std::vector<uint32_t> request_of_row;  // (rows); empty in the flat form.
   std::vector<Column> columns;
-  // As it was read under a predicate: row i was this row of the part; empty: row i.
+  // As it was read under a predicate: row i was this row of the split; empty: row i.
   std::vector<int64_t> part_rows;
 
   bool flat() const { return requests == 0; }
