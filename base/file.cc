@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
@@ -67,9 +68,7 @@ absl::Status SyncDir(const std::string& dir) {
 
 class PosixFile : public WritableFile {
  public:
-  PosixFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {
-    buffer_.reserve(kBuffer);
-  }
+  PosixFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
   ~PosixFile() override {
     if (fd_ >= 0) ::close(fd_);
   }
@@ -100,9 +99,7 @@ class PosixFile : public WritableFile {
 
   const std::string& path() const override { return path_; }
 
- private:
-  static constexpr size_t kBuffer = 1 << 16;
-
+ protected:
   absl::Status Write(absl::string_view bytes) {
     while (!bytes.empty()) {
       ssize_t n = ::write(fd_, bytes.data(), bytes.size());
@@ -115,24 +112,90 @@ class PosixFile : public WritableFile {
 
   const std::string path_;
   int fd_;
+
+ private:
+  static constexpr size_t kBuffer = 1 << 16;
+
   std::string buffer_;
 };
 
+class LargeFile : public PosixFile {
+ public:
+  using PosixFile::PosixFile;
+
+  absl::Status Append(absl::string_view bytes) override {
+    RETURN_IF_ERROR(CheckFault("append", path_));
+    while (!bytes.empty()) {
+      const size_t n = std::min(bytes.size(), kPiece - size_);
+      std::memcpy(piece_.get() + size_, bytes.data(), n);
+      size_ += n;
+      bytes.remove_prefix(n);
+      if (size_ == kPiece) RETURN_IF_ERROR(WritePiece());
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Flush() override {
+    if (size_ == 0) return absl::OkStatus();
+    // What follows a part of a piece does not begin at a block of the disk.
+    UseCache();
+    pieces_only_ = false;
+    return WritePiece();
+  }
+
+ private:
+  static constexpr size_t kPiece = 1 << 20;
+  static constexpr size_t kAlignment = 4096;  // No disk asks for more.
+
+  absl::Status WritePiece() {
+    if (pieces_only_ && !direct_) {
+      direct_ = ::fcntl(fd_, F_SETFL, ::fcntl(fd_, F_GETFL) | O_DIRECT) == 0;
+      pieces_only_ = direct_;
+    }
+    absl::string_view bytes(piece_.get(), std::exchange(size_, 0));
+    if (direct_) {
+      const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
+      if (n > 0) bytes.remove_prefix(n);
+      // A file system may refuse, or end early: Write tells whether it is a real error.
+      if (bytes.empty()) return absl::OkStatus();
+      UseCache();
+      pieces_only_ = false;
+    }
+    return Write(bytes);
+  }
+  void UseCache() {
+    if (std::exchange(direct_, false)) ::fcntl(fd_, F_SETFL, ::fcntl(fd_, F_GETFL) & ~O_DIRECT);
+  }
+
+  struct Free {
+    void operator()(char* memory) const { std::free(memory); }
+  };
+  std::unique_ptr<char, Free> piece_{static_cast<char*>(std::aligned_alloc(kAlignment, kPiece))};
+  size_t size_ = 0;          // Bytes in piece_.
+  bool pieces_only_ = true;  // All that was written so far; a refusal counts as false.
+  bool direct_ = false;
+};
+
+template <typename File>
 absl::StatusOr<std::unique_ptr<WritableFile>> OpenToWrite(const std::string& path, int flag) {
   RETURN_IF_ERROR(CheckFault("create", path));
   int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flag, 0644);
   if (fd < 0) return ErrnoStatus(errno, "create", path);
-  return std::make_unique<PosixFile>(path, fd);
+  return std::make_unique<File>(path, fd);
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<WritableFile>> CreateFile(const std::string& path) {
-  return OpenToWrite(path, O_TRUNC);
+  return OpenToWrite<PosixFile>(path, O_TRUNC);
+}
+
+absl::StatusOr<std::unique_ptr<WritableFile>> CreateLargeFile(const std::string& path) {
+  return OpenToWrite<LargeFile>(path, O_TRUNC);
 }
 
 absl::StatusOr<std::unique_ptr<WritableFile>> AppendToFile(const std::string& path) {
-  return OpenToWrite(path, O_APPEND);
+  return OpenToWrite<PosixFile>(path, O_APPEND);
 }
 
 absl::StatusOr<std::string> ReadFile(const std::string& path) {

@@ -43,6 +43,42 @@ TEST(Crc32cTest, MatchesTheStandardCheckValue) {
   EXPECT_EQ(Crc32c(""), 0u);
 }
 
+TEST(Crc32cTest, OfManyBytesIsThatOfTheirParts) {
+  std::string bytes(50'000, '\0');
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * i >> 3);
+  for (size_t begin : {0, 1, 7}) {
+    uint32_t by_parts = 0;  // Each too short to be taken in lanes.
+    const absl::string_view all = absl::string_view(bytes).substr(begin);
+    for (size_t at = 0; at < all.size(); at += 1000)
+      by_parts = Crc32c(all.substr(at, 1000), by_parts);
+    EXPECT_EQ(Crc32c(all), by_parts) << begin;
+  }
+}
+
+// Past the page cache only whole pieces can be written, so the borders matter.
+TEST_F(FileTest, ALargeFileHoldsWhatWasAppended) {
+  constexpr size_t kPiece = 1 << 20;
+  std::string bytes(2 * kPiece + 777, '\0');
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i % 251);
+  for (size_t size : {size_t{0}, size_t{5}, kPiece - 1, kPiece, kPiece + 1, bytes.size()}) {
+    for (size_t step : {size_t{4099}, kPiece + 3}) {
+      for (bool flush : {false, true}) {
+        auto file = CreateLargeFile(Path("f"));
+        ASSERT_TRUE(file.ok()) << file.status();
+        for (size_t at = 0; at < size; at += step) {
+          ASSERT_TRUE(
+              (*file)->Append(absl::string_view(bytes).substr(at, std::min(step, size - at))).ok());
+          if (!flush || at > 2 * step) continue;
+          ASSERT_TRUE((*file)->Flush().ok());
+          EXPECT_EQ(ReadFile(Path("f"))->size(), std::min(at + step, size));
+        }
+        ASSERT_TRUE((*file)->Close().ok());
+        EXPECT_TRUE(*ReadFile(Path("f")) == bytes.substr(0, size)) << size << " by " << step;
+      }
+    }
+  }
+}
+
 TEST_F(FileTest, AtomicWriteLeavesTheOldContentWhenAnyStepFails) {
   ASSERT_TRUE(WriteFileAtomically(Path("f"), "old").ok());
   for (const char* op : {"create", "append", "sync", "rename"}) {

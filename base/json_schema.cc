@@ -37,6 +37,9 @@ Json Scalar(const FieldDescriptor& field) {
   if (field.options().GetExtension(unit) == UNIT_DURATION) {
     return {{"type", {"number", "string"}}, {"minimum", 0}, {"pattern", DurationPattern()}};
   }
+  if (field.options().GetExtension(unit) == UNIT_COUNT) {
+    return {{"type", {"integer", "string"}}, {"minimum", 0}, {"pattern", "^auto$"}};
+  }
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_MESSAGE:
       return {{"$ref", "#/$defs/" + field.message_type()->name()}};

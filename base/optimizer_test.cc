@@ -155,6 +155,7 @@ TEST(OptimizerTest, CountAddsItsAmountWhateverTheGradient) {
   p.Step({NAN, 100});
   p.Step({0, 0}, 0);
   EXPECT_EQ(p.w, (Floats{3, 0}));
+  EXPECT_EQ(p.state, (Floats{2}));
   Parameter half("count { amount: 0.5 }", {0});
   half.Step({7});
   EXPECT_EQ(half.w, (Floats{0.5}));
@@ -186,7 +187,7 @@ TEST(OptimizerTest, EveryRuleHasItsNameAndTheStateThatTheFormatsPageLists) {
   const std::map<std::string, int> sizes = {
       {"sgd", 0},       {"momentum", 8},    {"adagrad", 8}, {"rowwise_adagrad", 1}, {"adam", 17},
       {"adamw", 17},    {"lamb", 17},       {"rmsprop", 8}, {"group_adagrad", 1},   {"ftrl", 16},
-      {"adadelta", 16}, {"group_ftrl", 16}, {"count", 0}};
+      {"adadelta", 16}, {"group_ftrl", 16}, {"count", 1}};
   std::map<std::string, int> found;
   for (const OptimizerOptions& options : EveryRule()) {
     auto optimizer = Optimizer::Create(options);

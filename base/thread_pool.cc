@@ -4,10 +4,13 @@
 #include <atomic>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "base/stages.h"
 
 namespace starling {
 namespace {
@@ -16,15 +19,21 @@ namespace {
 struct Loop {
   const std::function<void(int)>* fn;
   int n;
+  std::optional<Stage> stage;  // The caller's.
   std::atomic<int> next{0};
   std::atomic<int> done{0};
   absl::Mutex mu;
 
-  void Work() {
+  // `in`: the stage whose work this is, if the calling thread does not say it by a span.
+  void Work(std::optional<Stage> in) {
     int i, finished = 0;
-    while ((i = next.fetch_add(1, std::memory_order_relaxed)) < n) {
-      (*fn)(i);
-      ++finished;
+    {
+      std::optional<StageSpan> span;  // Counted before the caller may go on.
+      if (in.has_value()) span.emplace(*in);
+      while ((i = next.fetch_add(1, std::memory_order_relaxed)) < n) {
+        (*fn)(i);
+        ++finished;
+      }
     }
     if (finished == 0) return;
     absl::MutexLock lock(&mu);
@@ -45,7 +54,8 @@ struct ThreadPool::Impl {
   bool stop = false;
   std::vector<std::thread> threads;
 
-  void Run() {
+  void Run(int number) {
+    NameThread(absl::StrCat("pool ", number));
     while (true) {
       std::shared_ptr<Loop> loop;
       {
@@ -56,13 +66,13 @@ struct ThreadPool::Impl {
         loop = std::move(loops.front());
         loops.pop_front();
       }
-      loop->Work();
+      loop->Work(loop->stage);
     }
   }
 };
 
 ThreadPool::ThreadPool(int threads) : threads_(Resolve(threads)), impl_(std::make_unique<Impl>()) {
-  for (int i = 1; i < threads_; ++i) impl_->threads.emplace_back([this] { impl_->Run(); });
+  for (int i = 1; i < threads_; ++i) impl_->threads.emplace_back([this, i] { impl_->Run(i); });
 }
 
 ThreadPool::~ThreadPool() {
@@ -82,11 +92,14 @@ void ThreadPool::ParallelFor(int n, const std::function<void(int)>& fn) {
   auto loop = std::make_shared<Loop>();
   loop->fn = &fn;
   loop->n = n;
+  loop->stage = StageSpan::Current();
   {
     absl::MutexLock lock(&impl_->mu);
     for (int i = 1; i < std::min(threads_, n); ++i) impl_->loops.push_back(loop);
   }
-  loop->Work();
+  loop->Work(std::nullopt);
+  std::optional<StageWait> wait;
+  if (loop->stage.has_value()) wait.emplace(*loop->stage);
   absl::MutexLock lock(&loop->mu);
   loop->mu.Await(absl::Condition(loop.get(), &Loop::Finished));
 }

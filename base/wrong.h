@@ -2,16 +2,18 @@
 //
 // STARLING_WRONG("name") is the constant false, except in the programs of
 // tests/crash that compile a few files with STARLING_WRONG_VARIANTS: there it
-// is true if the environment variable STARLING_WRONG holds the name.
+// is true if the environment variable STARLING_WRONG, names with a comma
+// between, holds the name.
 #pragma once
 
 #ifdef STARLING_WRONG_VARIANTS
 #include <cstdlib>
-#include <cstring>
-#define STARLING_WRONG(name)                                \
-  ([] {                                                     \
-    const char* wanted = std::getenv("STARLING_WRONG");     \
-    return wanted != nullptr && !std::strcmp(wanted, name); \
+#include <string>
+#define STARLING_WRONG(name)                                                          \
+  ([] {                                                                               \
+    const char* wanted = std::getenv("STARLING_WRONG");                               \
+    return wanted != nullptr &&                                                       \
+           ("," + std::string(wanted) + ",").find("," name ",") != std::string::npos; \
   }())
 #else
 #define STARLING_WRONG(name) false

@@ -112,7 +112,8 @@ absl::Status SetInteger(const FieldDescriptor& field, const std::string& text, M
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_INT32: {
       int32_t v = 0;
-      RETURN_IF_ERROR(ParseInteger(text, &v));
+      const bool automatic = field.options().GetExtension(unit) == UNIT_COUNT && text == "auto";
+      if (!automatic) RETURN_IF_ERROR(ParseInteger(text, &v));
       STARLING_PUT(Int32, v);
       break;
     }
@@ -254,6 +255,7 @@ absl::Status SetScalar(const FieldDescriptor& field, const std::string& text, bo
 std::string TypeDue(const FieldDescriptor& field) {
   if (field.options().GetExtension(unit) == UNIT_BYTES) return "a size such as 4GiB";
   if (field.options().GetExtension(unit) == UNIT_DURATION) return "a duration such as 30d";
+  if (field.options().GetExtension(unit) == UNIT_COUNT) return "an integer or auto";
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_MESSAGE:
       return "a mapping";
