@@ -9,8 +9,9 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
+#include "base/stages.h"
 #include "base/status.h"
 #include "sample_io/bad_rows.h"
 #include "sample_io/loaded_split.h"
@@ -81,7 +82,7 @@ class Reader : public BatchReader {
   }
 
   void StartThreads() {
-    for (int i = 0; i < options_.threads; ++i) threads_.emplace_back([this] { Work(); });
+    for (int i = 0; i < options_.threads; ++i) threads_.emplace_back([this, i] { Work(i); });
   }
 
   absl::Status Next(Batch* batch) override {
@@ -118,10 +119,6 @@ class Reader : public BatchReader {
     absl::MutexLock lock(&mu_);
     return bad_count_;
   }
-  Times times() const override {
-    absl::MutexLock lock(&mu_);
-    return times_;
-  }
 
  private:
   static LoadOptions LoadOptionsOf(const BatchReaderOptions& options, const FeatureSet& features,
@@ -154,7 +151,8 @@ class Reader : public BatchReader {
 
   // ---- Background threads ----
 
-  void Work() {
+  void Work(int number) {
+    NameThread(absl::StrCat("reader ", number));
     mu_.Lock();
     while (!stop_) {
       if (CanCompile()) {
@@ -162,6 +160,7 @@ class Reader : public BatchReader {
       } else if (CanLoad()) {
         LoadOne();
       } else {
+        StageWait wait(Stage::kRead);
         changed_.Wait(&mu_);
       }
     }
@@ -194,12 +193,12 @@ class Reader : public BatchReader {
     }
     changed_.SignalAll();  // There may be more to take, or room to load.
     mu_.Unlock();
-    const absl::Time start = absl::Now();
-    item->status = ahead->status.ok() ? Compile(ahead->split, at, item) : ahead->status;
-    const double seconds = absl::ToDoubleSeconds(absl::Now() - start);
+    {
+      StageSpan span(Stage::kCompile);
+      item->status = ahead->status.ok() ? Compile(ahead->split, at, item) : ahead->status;
+    }
     mu_.Lock();
     Release(std::move(ahead));
-    times_.compile += seconds;
     failed_ = failed_ || !item->status.ok();
     item->ready = true;
     changed_.SignalAll();
@@ -262,11 +261,11 @@ class Reader : public BatchReader {
     }
     loaded_.push_back(ahead);
     mu_.Unlock();
-    const absl::Time start = absl::Now();
-    ahead->status = LoadSplit(*source_, compiler_->features(), load_options_, &ahead->split);
-    const double seconds = absl::ToDoubleSeconds(absl::Now() - start);
+    {
+      StageSpan span(Stage::kRead);
+      ahead->status = LoadSplit(*source_, compiler_->features(), load_options_, &ahead->split);
+    }
     mu_.Lock();
-    times_.read += seconds;
     ahead->ready = true;
     changed_.SignalAll();
   }
@@ -275,13 +274,12 @@ class Reader : public BatchReader {
 
   // The next item in order, once it is ready; null at the end of the pass.
   std::unique_ptr<Item> Take() {
-    const absl::Time start = absl::Now();
     absl::MutexLock lock(&mu_);
     while (queue_.empty() ? claim_.ordinal < order_.size() : !queue_.front()->ready) {
       changed_.Wait(&mu_);
     }
-    times_.wait += absl::ToDoubleSeconds(absl::Now() - start);
     if (queue_.empty()) return nullptr;
+    NoteQueue(Stage::kPrefetch, static_cast<int>(queue_.size()), options_.queue_max);
     std::unique_ptr<Item> item = std::move(queue_.front());
     queue_.pop_front();
     changed_.SignalAll();
@@ -314,7 +312,6 @@ class Reader : public BatchReader {
   uint32_t load_ ABSL_GUARDED_BY(mu_) = 0;        // The next split to load.
   int64_t bytes_held_ ABSL_GUARDED_BY(mu_) = 0;   // Of splits in use.
   int64_t bad_count_ ABSL_GUARDED_BY(mu_) = 0;
-  Times times_ ABSL_GUARDED_BY(mu_);
   // Splits from claim_.ordinal on, in order; a batch under way holds its own on.
   std::deque<std::shared_ptr<Ahead>> loaded_ ABSL_GUARDED_BY(mu_);
   std::vector<ColumnBatch> spent_ ABSL_GUARDED_BY(mu_);

@@ -61,11 +61,6 @@ class BatchReader {
   virtual int64_t bad_rows() const = 0;
   // Where a batch's rows come from ("logs/a.parquet: row group 3"), for messages.
   virtual std::string Place(const BatchName& name) const = 0;
-  // Seconds spent so far: reading, compiling (summed over threads), and waiting in Next.
-  struct Times {
-    double read = 0, compile = 0, wait = 0;
-  };
-  virtual Times times() const = 0;
 };
 
 }  // namespace starling

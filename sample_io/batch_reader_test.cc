@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/file.h"
+#include "base/stages.h"
 #include "sample_io/parquet_test_util.h"
 
 namespace starling {
@@ -380,12 +381,18 @@ TEST_F(BatchReaderTest, WithoutLabelsBadLabelsDoNotMatter) {
   EXPECT_EQ(Rows(ReadAll(Open().get())), Range(55));
 }
 
-TEST_F(BatchReaderTest, TimesGrow) {
+TEST_F(BatchReaderTest, CountsItsStages) {
   WriteFiles(2);
+  const StageUses before = ReadStages();
   auto reader = Open();
-  ReadAll(reader.get());
-  EXPECT_GT(reader->times().read, 0);
-  EXPECT_GT(reader->times().compile, 0);
+  const size_t batches = ReadAll(reader.get()).size();
+  const StageUses uses = UseBetween(before, ReadStages());
+  EXPECT_GT(uses[static_cast<int>(Stage::kRead)].busy, 0);
+  EXPECT_GT(uses[static_cast<int>(Stage::kCompile)].busy, 0);
+  const StageUse& taken = uses[static_cast<int>(Stage::kPrefetch)];
+  EXPECT_GE(taken.taken, static_cast<int64_t>(batches));
+  EXPECT_GE(taken.depth(), 1);
+  EXPECT_LE(taken.depth(), taken.depth_most);
 }
 
 }  // namespace

@@ -7,22 +7,23 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <memory>
+#include <optional>
 #include <tuple>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/civil_time.h"
 #include "base/file.h"
 #include "base/random.h"
 #include "base/status.h"
 #include "base/thread_pool.h"
+#include "sample_io/generator_columns.h"
 #include "sample_io/generator_truth.h"
 #include "sample_io/planted_conversion.h"
-#include "sample_io/planted_model.h"
-#include "sample_io/planted_sequence.h"
 
 namespace starling {
 namespace {
@@ -68,201 +69,32 @@ class FileStream : public arrow::io::OutputStream {
   bool closed_ = false;
 };
 
-std::shared_ptr<arrow::DataType> TimeType() { return arrow::timestamp(arrow::TimeUnit::MILLI); }
-void AddNumbers(int first, int end, arrow::FieldVector* fields) {
-  for (int i = first; i < end; ++i) {
-    fields->push_back(arrow::field(absl::StrCat("I", i + 1), arrow::float64()));
-  }
-}
-void AddIds(int first, int end, arrow::FieldVector* fields) {
-  for (int i = first; i < end; ++i) {
-    fields->push_back(arrow::field(absl::StrCat("C", i + 1), arrow::int64()));
-  }
-}
-
-std::shared_ptr<arrow::Field> Conversion() {
-  return arrow::field("conversion", arrow::int32(), false);
-}
-void AddTarget(arrow::FieldVector* fields) {
-  for (const char* name : {"item", "category"}) {
-    fields->push_back(arrow::field(name, arrow::int64(), false));
-  }
-}
-void AddSequence(arrow::FieldVector* fields) {
-  for (const char* name : {"seen_item", "seen_category"}) {
-    fields->push_back(arrow::field(name, arrow::list(arrow::int64()), false));
-  }
-}
-
-std::shared_ptr<arrow::Schema> FlatSchema(const GeneratorOptions& options) {
-  arrow::FieldVector fields = {arrow::field("click", arrow::int32(), false),
-                               arrow::field("ts", TimeType(), false),
-                               arrow::field("user", arrow::int64(), false)};
-  if (options.impressions > 1) {
-    fields.push_back(arrow::field("request", arrow::int64(), false));
-  }
-  AddNumbers(0, PlantedModel::kNumbers, &fields);
-  AddIds(0, PlantedModel::kIds, &fields);
-  if (options.conversions) fields.push_back(Conversion());
-  if (options.sequence > 0) AddSequence(&fields);
-  if (options.sequence > 0) AddTarget(&fields);
-  return arrow::schema(fields);
-}
-
-std::shared_ptr<arrow::Schema> NestedSchema(const GeneratorOptions& options) {
-  arrow::FieldVector user = {arrow::field("id", arrow::int64(), false)};
-  AddNumbers(0, PlantedModel::kUserNumbers, &user);
-  AddIds(0, PlantedModel::kUserIds, &user);
-  if (options.sequence > 0) AddSequence(&user);
-  arrow::FieldVector impression = {arrow::field("click", arrow::int32(), false),
-                                   arrow::field("ts", TimeType(), false)};
-  AddNumbers(PlantedModel::kUserNumbers, PlantedModel::kNumbers, &impression);
-  AddIds(PlantedModel::kUserIds, PlantedModel::kIds, &impression);
-  if (options.conversions) impression.push_back(Conversion());
-  if (options.sequence > 0) AddTarget(&impression);
-  return arrow::schema({arrow::field("request", arrow::int64(), false),
-                        arrow::field("user", arrow::struct_(user), false),
-                        arrow::field("impressions", arrow::list(arrow::struct_(impression)))});
-}
-
-// One row of the planted world, and what the log adds to it.
-struct LoggedRow {
-  PlantedModel::Row row;
-  PlantedSequence::Row sequence;
-  bool conversion = false;
-  int64_t user = 0;
-  int64_t seconds = 0;
-  int64_t request = 0;
-  bool first = true;  // Of its request.
-};
-
-// Columns of one row group, in the order of the schema.
-class GroupBuilder {
- public:
-  GroupBuilder(std::unique_ptr<arrow::RecordBatchBuilder> columns, const GeneratorOptions& options)
-      : columns_(std::move(columns)),
-        requests_(options.impressions > 1),
-        conversions_(options.conversions),
-        sequence_(options.sequence > 0) {}
-  virtual ~GroupBuilder() = default;
-  virtual arrow::Status Append(const LoggedRow& row) = 0;
-  arrow::Result<std::shared_ptr<arrow::RecordBatch>> Finish() { return columns_->Flush(); }
-
- protected:
-  const std::unique_ptr<arrow::RecordBatchBuilder> columns_;
-  const bool requests_, conversions_, sequence_;
-};
-
-using Builder = arrow::ArrayBuilder;
-
-arrow::Status AppendInt(int64_t value, Builder* builder) {
-  return static_cast<arrow::Int64Builder*>(builder)->Append(value);
-}
-arrow::Status AppendBool(bool value, Builder* builder) {
-  return static_cast<arrow::Int32Builder*>(builder)->Append(value);
-}
-arrow::Status AppendClickAndTime(const LoggedRow& row, Builder* click, Builder* ts) {
-  ARROW_RETURN_NOT_OK(AppendBool(row.row.click, click));
-  return static_cast<arrow::TimestampBuilder*>(ts)->Append(row.seconds * 1000);
-}
-
-// Numbers [numbers, numbers_end) and ids [ids, ids_end) go to the builders from `next` on.
-arrow::Status AppendFeatures(const PlantedModel::Row& row, int numbers, int numbers_end, int ids,
-                             int ids_end, const std::function<Builder*()>& next) {
-  for (int i = numbers; i < numbers_end; ++i) {
-    auto* builder = static_cast<arrow::DoubleBuilder*>(next());
-    ARROW_RETURN_NOT_OK(row.number_null[i] ? builder->AppendNull()
-                                           : builder->Append(row.numbers[i]));
-  }
-  for (int i = ids; i < ids_end; ++i) {
-    auto* builder = static_cast<arrow::Int64Builder*>(next());
-    ARROW_RETURN_NOT_OK(row.ids[i] < 0 ? builder->AppendNull() : builder->Append(row.ids[i]));
-  }
-  return arrow::Status::OK();
-}
-
-arrow::Status AppendTarget(const PlantedSequence::Row& row, const std::function<Builder*()>& next) {
-  ARROW_RETURN_NOT_OK(AppendInt(row.item, next()));
-  return AppendInt(PlantedSequence::CategoryOf(row.item), next());
-}
-arrow::Status AppendSequence(const PlantedSequence::Row& row,
-                             const std::function<Builder*()>& next) {
-  auto* items = static_cast<arrow::ListBuilder*>(next());
-  auto* categories = static_cast<arrow::ListBuilder*>(next());
-  ARROW_RETURN_NOT_OK(items->Append());
-  ARROW_RETURN_NOT_OK(categories->Append());
-  for (int64_t item : row.seen_items) {
-    ARROW_RETURN_NOT_OK(AppendInt(item, items->value_builder()));
-    ARROW_RETURN_NOT_OK(AppendInt(PlantedSequence::CategoryOf(item), categories->value_builder()));
-  }
-  return arrow::Status::OK();
-}
-
-class FlatBuilder : public GroupBuilder {
- public:
-  using GroupBuilder::GroupBuilder;
-
-  arrow::Status Append(const LoggedRow& row) override {
-    int at = 0;
-    auto next = [&] { return columns_->GetField(at++); };
-    Builder* click = next();
-    ARROW_RETURN_NOT_OK(AppendClickAndTime(row, click, next()));
-    ARROW_RETURN_NOT_OK(AppendInt(row.user, next()));
-    if (requests_) ARROW_RETURN_NOT_OK(AppendInt(row.request, next()));
-    ARROW_RETURN_NOT_OK(
-        AppendFeatures(row.row, 0, PlantedModel::kNumbers, 0, PlantedModel::kIds, next));
-    if (conversions_) ARROW_RETURN_NOT_OK(AppendBool(row.conversion, next()));
-    if (!sequence_) return arrow::Status::OK();
-    ARROW_RETURN_NOT_OK(AppendSequence(row.sequence, next));
-    return AppendTarget(row.sequence, next);
-  }
-};
-
-class NestedBuilder : public GroupBuilder {
- public:
-  using GroupBuilder::GroupBuilder;
-
-  arrow::Status Append(const LoggedRow& row) override {
-    auto* user = columns_->GetFieldAs<arrow::StructBuilder>(1);
-    auto* list = columns_->GetFieldAs<arrow::ListBuilder>(2);
-    auto* impression = static_cast<arrow::StructBuilder*>(list->value_builder());
-    if (row.first) {
-      ARROW_RETURN_NOT_OK(AppendInt(row.request, columns_->GetField(0)));
-      ARROW_RETURN_NOT_OK(user->Append());
-      ARROW_RETURN_NOT_OK(AppendInt(row.user, user->field_builder(0)));
-      int at = 1;
-      ARROW_RETURN_NOT_OK(AppendFeatures(row.row, 0, PlantedModel::kUserNumbers, 0,
-                                         PlantedModel::kUserIds,
-                                         [&] { return user->field_builder(at++); }));
-      if (sequence_) {
-        ARROW_RETURN_NOT_OK(
-            AppendSequence(row.sequence, [&] { return user->field_builder(at++); }));
-      }
-      ARROW_RETURN_NOT_OK(list->Append());
-    }
-    ARROW_RETURN_NOT_OK(impression->Append());
-    ARROW_RETURN_NOT_OK(
-        AppendClickAndTime(row, impression->field_builder(0), impression->field_builder(1)));
-    int at = 2;
-    auto next = [&] { return impression->field_builder(at++); };
-    ARROW_RETURN_NOT_OK(AppendFeatures(row.row, PlantedModel::kUserNumbers, PlantedModel::kNumbers,
-                                       PlantedModel::kUserIds, PlantedModel::kIds, next));
-    if (conversions_) ARROW_RETURN_NOT_OK(AppendBool(row.conversion, next()));
-    return sequence_ ? AppendTarget(row.sequence, next) : arrow::Status::OK();
-  }
-};
-
 class Writer {
  public:
-  Writer(const GeneratorOptions& options, std::string root)
+  Writer(const GeneratorOptions& options, const std::optional<PlantedModel::Laws>& laws,
+         std::string root)
       : options_(options),
         root_(std::move(root)),
-        model_(options.seed),
+        laws_(laws),
+        model_(options.seed, laws),
+        slots_(options.shape == DataShape::kIndustrial
+                   ? std::make_unique<PlantedSlots>(options.seed)
+                   : nullptr),
         sequence_(options.seed, options.sequence),
         conversion_(options.seed),
         user_key_(Mix64(options.seed) + 1),
         time_key_(Mix64(options.seed) + 2),
         users_(std::max<int64_t>(100, options.rows / 50)) {}
+
+  std::vector<FieldShares> Shares() const {
+    const int batches = std::min<int64_t>(8, options_.rows / PlantedModel::kLawBatch);
+    if (!laws_.has_value() || options_.impressions > 1 || batches == 0) return {};
+    std::vector<FieldShares> shares;
+    for (double written : model_.UniqueShares(batches)) {
+      shares.push_back({written, (*laws_)[shares.size()].unique_share});
+    }
+    return shares;
+  }
 
   // `sums` null: they are known already.
   absl::Status WriteDay(const Day& day, bool nested, DayTruth* sums) const {
@@ -281,19 +113,17 @@ class Writer {
   }
 
  private:
-  arrow::Result<std::unique_ptr<GroupBuilder>> NewBuilder(
-      const std::shared_ptr<arrow::Schema>& schema, bool nested) const {
-    ARROW_ASSIGN_OR_RAISE(auto columns,
-                          arrow::RecordBatchBuilder::Make(schema, arrow::default_memory_pool()));
-    if (nested) return std::make_unique<NestedBuilder>(std::move(columns), options_);
-    return std::make_unique<FlatBuilder>(std::move(columns), options_);
-  }
-
   void Fill(const Day& day, int64_t i, LoggedRow* out) const {
     const int64_t row = day.first + i, k = options_.impressions;
     const int64_t user = row - i % k;  // The request's first row.
     if (options_.sequence > 0) sequence_.Fill(row, user, &out->sequence);
-    model_.Fill(row, user, out->sequence.logit, &out->row);
+    if (slots_ != nullptr) {
+      slots_->Fill(row, &out->slots);
+      out->row.probability = out->slots.probability;
+      out->row.click = out->slots.click;
+    } else {
+      model_.Fill(row, user, out->sequence.logit, &out->row);
+    }
     if (options_.conversions) out->conversion = conversion_.Converts(row, out->row);
     // Squared: some users are met often, most seldom.
     const double u = RandomUniform(user_key_, user);
@@ -312,11 +142,10 @@ class Writer {
                           .compression(parquet::Compression::SNAPPY)
                           ->max_row_group_length(group_rows)
                           ->build();
-    const auto schema = nested ? NestedSchema(options_) : FlatSchema(options_);
+    ARROW_ASSIGN_OR_RAISE(auto builder, GroupBuilder::Make(options_, nested));
     ARROW_ASSIGN_OR_RAISE(
-        auto writer, parquet::arrow::FileWriter::Open(*schema, arrow::default_memory_pool(), stream,
-                                                      properties));
-    ARROW_ASSIGN_OR_RAISE(auto builder, NewBuilder(schema, nested));
+        auto writer, parquet::arrow::FileWriter::Open(
+                         *builder->schema(), arrow::default_memory_pool(), stream, properties));
     LoggedRow row;
     for (int64_t i = 0; i < day.rows;) {
       const int64_t end = std::min(day.rows, i + group_rows);
@@ -348,7 +177,9 @@ class Writer {
 
   const GeneratorOptions& options_;
   const std::string root_;
+  const std::optional<PlantedModel::Laws> laws_;
   const PlantedModel model_;
+  const std::unique_ptr<PlantedSlots> slots_;  // Of the industrial shape, instead of model_.
   const PlantedSequence sequence_;
   const PlantedConversion conversion_;
   const uint64_t user_key_, time_key_;
@@ -381,6 +212,10 @@ absl::Status CheckOptions(const GeneratorOptions& o) {
     if (value >= least && value <= most) continue;
     return absl::InvalidArgumentError(absl::StrCat(flag, " must be in ", least, "..", most));
   }
+  if (o.shape == DataShape::kIndustrial && (o.impressions > 1 || o.sequence > 0 || o.conversions)) {
+    return absl::InvalidArgumentError(
+        "--shape industrial has no --impressions, --sequence and --conversions");
+  }
   if (!PathExists(o.out)) return absl::OkStatus();
   if (!o.overwrite) {
     return absl::AlreadyExistsError(
@@ -392,10 +227,37 @@ absl::Status CheckOptions(const GeneratorOptions& o) {
                                                ", so `generate` did not write it: not replaced"));
 }
 
+// A line a field: the share of unique ids, and the exponent.
+absl::StatusOr<std::optional<PlantedModel::Laws>> LawsOf(const GeneratorOptions& options) {
+  if (options.shape != DataShape::kCriteo) return std::nullopt;
+  PlantedModel::Laws laws = PlantedModel::OwnLaws();
+  if (options.laws.empty()) return laws;
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(options.laws));
+  const std::vector<std::string> lines = absl::StrSplit(text, '\n', absl::SkipEmpty());
+  for (size_t i = 0; i < std::max(lines.size(), laws.size()); ++i) {
+    const std::vector<std::string> parts =
+        absl::StrSplit(i < lines.size() ? lines[i] : "", ' ', absl::SkipEmpty());
+    PlantedModel::Law law;
+    const bool good = i < laws.size() && parts.size() == 2 &&
+                      absl::SimpleAtod(parts[0], &law.unique_share) && law.unique_share > 0 &&
+                      law.unique_share <= 1 && absl::SimpleAtod(parts[1], &law.exponent) &&
+                      law.exponent > 0 && law.exponent < 100 && law.exponent != 1;
+    if (!good) {
+      return absl::InvalidArgumentError(absl::StrCat(options.laws, ":", i + 1, ": expected ",
+                                                     laws.size(),
+                                                     " lines of a share of unique ids in 0..1 and "
+                                                     "Zipf's exponent, not 1, such as `0.25 1.3`"));
+    }
+    laws[i] = law;
+  }
+  return laws;
+}
+
 // Writes everything below `root` and sums up the truth.
 absl::StatusOr<GeneratorReport> WriteAll(const GeneratorOptions& options, const std::string& root) {
   const std::vector<Day> days = DaysOf(options);
-  const Writer writer(options, root);
+  ASSIGN_OR_RETURN(const std::optional<PlantedModel::Laws> laws, LawsOf(options));
+  const Writer writer(options, laws, root);
   absl::Mutex mu;
   DayTruth train, eval;                        // Guarded by mu while the pool runs.
   std::vector<TruthLoss> losses(days.size());  // Summed in order: no thread changes a bit.
@@ -415,8 +277,8 @@ absl::StatusOr<GeneratorReport> WriteAll(const GeneratorOptions& options, const 
     RETURN_IF_ERROR(statuses[d]);
     (days[d].eval ? eval : train).AddLoss(losses[d]);
   }
-  GeneratorReport report{train.click.Truth(), eval.click.Truth(), train.conversion.Truth(),
-                         eval.conversion.Truth(), ""};
+  GeneratorReport report{train.click.Truth(),     eval.click.Truth(), train.conversion.Truth(),
+                         eval.conversion.Truth(), writer.Shares(),    ""};
   report.json = ReportJson(options, report);
   RETURN_IF_ERROR(WriteFileAtomically(JoinPath(root, kTruthFile), report.json + "\n"));
   return report;
@@ -437,6 +299,9 @@ absl::StatusOr<GeneratorReport> Generate(const GeneratorOptions& given) {
   GeneratorOptions options = given;
   while (options.out.size() > 1 && options.out.back() == '/') options.out.pop_back();
   RETURN_IF_ERROR(CheckOptions(options));
+  // A row of some 480 ids is 4 KB: a row group of the usual size would be a quarter of a GB.
+  if (options.shape == DataShape::kIndustrial)
+    options.row_group_rows = (options.row_group_rows + 3) / 4;
   const std::string partial = options.out + ".partial";
   RETURN_IF_ERROR(RemoveAll(partial));
   absl::StatusOr<GeneratorReport> report = WriteAll(options, partial);

@@ -19,19 +19,29 @@
 // With `conversions`, `conversion` (int32) is 1 in some of the clicked rows (PlantedConversion).
 //
 // Columns: click (int32), ts (timestamp, ascending within a day), user
-// (int64, for GAUC; has no effect), I1..I13 (double), C1..C26 (int64). The
-// same options give the same rows, whatever the threads.
+// (int64, for GAUC; has no effect), I1..I13 (double), C1..C26 (int64). Of the
+// industrial shape, instead of I and C: S1..S80 (int64) and L1..L20 (lists of
+// int64). The same options give the same rows, whatever the threads.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
 namespace starling {
 
+enum class DataShape {
+  kClicks,      // PlantedModel: laws that a small run can learn, nulls.
+  kCriteo,      // PlantedModel with laws of its own for every field, nothing null.
+  kIndustrial,  // PlantedSlots: 100 slots, some 480 ids a row.
+};
+
 struct GeneratorOptions {
-  std::string out;           // DIR. Appears only when all of it is written.
+  std::string out;  // DIR. Appears only when all of it is written.
+  DataShape shape = DataShape::kClicks;
+  std::string laws;  // Of kCriteo: a file of them (tests/bench/peers/fit_shares.py); "": ours.
   int64_t rows = 1'000'000;  // To train on, spread evenly over the days.
   int64_t eval_rows = 200'000;
   int days = 7;
@@ -50,9 +60,14 @@ struct PartTruth {
   int64_t rows = 0, clicks = 0;
   double auc = 0.5, logloss = 0;
 };
+// Of the Criteo shape, one a field: unique ids in batches of 4,096 rows, as a share.
+struct FieldShares {
+  double written = 0, fitted = 0;  // Of these rows, and of the log that laws were fitted to, or 0.
+};
 struct GeneratorReport {
   PartTruth train, eval;                          // Of clicks,
   PartTruth train_conversions, eval_conversions;  // and of conversions, if asked for, on all rows.
+  std::vector<FieldShares> shares;                // C1 first; none without a whole batch.
   std::string json;                               // As in TRUTH.json.
 };
 

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
 #include "sample_io/planted_model.h"
+#include "sample_io/planted_slots.h"
 
 namespace starling {
 namespace {
@@ -172,6 +173,131 @@ TEST_F(GeneratorTest, BadOptionsAreNamed) {
   EXPECT_EQ(Generate(options).status().message(), "--days must be in 1..3650");
   options.out = "";
   EXPECT_EQ(Generate(options).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+// Of a made-up log that shows half of a field's ids in a batch, or 30 % of the rows' if
+// that is less; exponents as fit_shares.py finds them.
+constexpr char kLaws[] =
+    "0.17821 1.1182\n"
+    "0.07117 1.4558\n"
+    "0.30005 1.2268\n"
+    "0.30002 1.2196\n"
+    "0.03723 1.7323\n"
+    "0.00293 3.9491\n"
+    "0.30003 1.1182\n"
+    "0.07726 1.4239\n"
+    "0.00068 8.0\n"
+    "0.29995 1.1846\n"
+    "0.29999 1.0594\n"
+    "0.30001 1.2261\n"
+    "0.30000 0.9805\n"
+    "0.00330 3.7637\n"
+    "0.29996 1.1277\n"
+    "0.30003 1.2243\n"
+    "0.00122 5.9549\n"
+    "0.30002 1.0588\n"
+    "0.26527 0.97\n"
+    "0.00073 8.0\n"
+    "0.30002 1.2254\n"
+    "0.00220 4.4696\n"
+    "0.00183 4.8596\n"
+    "0.30002 1.2019\n"
+    "0.01282 2.3469\n"
+    "0.29999 1.1921\n";
+
+TEST_F(GeneratorTest, TheCriteoShapeHasTheUniqueSharesOfALogAndNothingNull) {
+  GeneratorOptions options = Options("a");
+  options.shape = DataShape::kCriteo;
+  options.laws = testing::TempDir() + "/laws.txt";
+  ASSERT_TRUE(WriteFileAtomically(options.laws, kLaws).ok());
+  options.rows = 5 * PlantedModel::kLawBatch;
+  options.days = 1;
+  options.row_group_rows = PlantedModel::kLawBatch;
+  auto report = Generate(options);
+  ASSERT_TRUE(report.ok()) << report.status();
+  auto table = ReadTable(options.out + "/train/ds=20240101/part-0000.parquet");
+  ASSERT_EQ(report->shares.size(), PlantedModel::kIds);
+  for (int f = 0; f < PlantedModel::kIds; ++f) {
+    const std::string name = absl::StrCat("C", f + 1);
+    auto column = *arrow::Concatenate(table->GetColumnByName(name)->chunks());
+    EXPECT_EQ(column->null_count(), 0) << name;
+    const auto& ids = static_cast<const arrow::Int64Array&>(*column);
+    double share = 0;
+    for (int64_t b = 0; b < 5; ++b) {
+      std::set<int64_t> seen;
+      for (int64_t i = 0; i < PlantedModel::kLawBatch; ++i) {
+        seen.insert(ids.Value(b * PlantedModel::kLawBatch + i));
+        ASSERT_LT(ids.Value(i), PlantedModel::kCardinalities[f]) << name;
+      }
+      share += seen.size() / 5.0 / PlantedModel::kLawBatch;
+    }
+    EXPECT_DOUBLE_EQ(report->shares[f].written, share) << name;
+    const double wished = report->shares[f].fitted;
+    EXPECT_NEAR(wished, std::min(0.3, 0.5 * PlantedModel::kCardinalities[f] / 4096), 0.001) << name;
+    EXPECT_NEAR(share, wished, 0.03 * wished + 3.0 / PlantedModel::kLawBatch) << name;
+  }
+  for (int i = 0; i < PlantedModel::kNumbers; ++i) {
+    EXPECT_EQ(table->GetColumnByName(absl::StrCat("I", i + 1))->null_count(), 0) << "I" << i + 1;
+  }
+  EXPECT_GT(report->train.auc, 0.8);  // There is something to learn.
+  EXPECT_LT(report->train.auc, 0.9);
+  auto truth = nlohmann::json::parse(report->json);
+  EXPECT_EQ(truth["unique_shares"][2]["written"], report->shares[2].written);
+}
+
+TEST_F(GeneratorTest, LawsThatAreNoneAreRefusedByLine) {
+  GeneratorOptions options = Options("a");
+  options.shape = DataShape::kCriteo;
+  options.laws = testing::TempDir() + "/bad_laws.txt";
+  for (const auto& [text, line] : std::vector<std::pair<std::string, std::string>>{
+           {"0.1 1.2\n0.1 one\n", ":2:"},
+           {"1.5 1.2\n", ":1:"},
+           {"0.1 1\n", ":1:"},
+           {"", ":1:"},
+           {std::string(kLaws) + "0.1 1.2\n", ":27:"}}) {
+    ASSERT_TRUE(WriteFileAtomically(options.laws, text).ok());
+    const absl::Status status = Generate(options).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_NE(status.message().find("bad_laws.txt" + line), std::string::npos) << status;
+  }
+  EXPECT_FALSE(std::filesystem::exists(options.out));
+  options.laws = "";
+  EXPECT_TRUE(Generate(options).ok());  // Laws of our own.
+}
+
+TEST_F(GeneratorTest, TheIndustrialShapeHasEightySlotsOfOneIdAndTwentyListsOfTwenty) {
+  GeneratorOptions options = Options("a");
+  options.shape = DataShape::kIndustrial;
+  options.days = 1;
+  auto report = Generate(options);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_TRUE(report->shares.empty());
+  EXPECT_GT(report->train.auc, 0.7);
+  auto table = ReadTable(options.out + "/train/ds=20240101/part-0000.parquet");
+  EXPECT_EQ(table->num_columns(), 3 + PlantedSlots::kSlots);
+  for (int s = 0; s < PlantedSlots::kSingles; ++s) {
+    auto column = *arrow::Concatenate(table->GetColumnByName(absl::StrCat("S", s + 1))->chunks());
+    const auto& ids = static_cast<const arrow::Int64Array&>(*column);
+    for (int64_t i = 0; i < ids.length(); ++i) {
+      ASSERT_GE(ids.Value(i), 0) << s;
+      ASSERT_LT(ids.Value(i), PlantedSlots::Cardinality(s)) << s;
+    }
+  }
+  int64_t listed = 0;
+  for (int s = 0; s < PlantedSlots::kLists; ++s) {
+    auto column = *arrow::Concatenate(table->GetColumnByName(absl::StrCat("L", s + 1))->chunks());
+    const auto& lists = static_cast<const arrow::ListArray&>(*column);
+    for (int64_t i = 0; i < lists.length(); ++i) {
+      ASSERT_GE(lists.value_length(i), PlantedSlots::kListMin);
+      ASSERT_LE(lists.value_length(i), PlantedSlots::kListMax);
+    }
+    listed += lists.values()->length();
+  }
+  EXPECT_NEAR(static_cast<double>(listed) / table->num_rows(), 400, 3);
+  options.overwrite = true;
+  options.conversions = true;
+  EXPECT_EQ(Generate(options).status().message(),
+            "--shape industrial has no --impressions, --sequence and --conversions");
 }
 
 // Rows of a planted world: enough to see shares, few enough for a sanitizer.

@@ -59,11 +59,14 @@ std::string ReportJson(const GeneratorOptions& options, const GeneratorReport& r
     }
     return json;
   };
-  return nlohmann::ordered_json{{"seed", options.seed},
-                                {"days", options.days},
-                                {"train", part(report.train, report.train_conversions)},
-                                {"eval", part(report.eval, report.eval_conversions)}}
-      .dump();
+  nlohmann::ordered_json json{{"seed", options.seed},
+                              {"days", options.days},
+                              {"train", part(report.train, report.train_conversions)},
+                              {"eval", part(report.eval, report.eval_conversions)}};
+  for (const FieldShares& field : report.shares) {
+    json["unique_shares"].push_back({{"written", field.written}, {"fitted", field.fitted}});
+  }
+  return json.dump();
 }
 
 }  // namespace starling

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "absl/container/flat_hash_set.h"
 #include "base/random.h"
 
 namespace starling {
@@ -28,7 +29,10 @@ enum Stream : uint64_t {
 uint64_t Key(uint64_t seed, uint64_t stream, int i) { return Mix64(Mix64(seed) + stream + i); }
 
 // Pairs of fields (from 0) whose product matters: few values each, never null.
-constexpr std::array<std::array<int, 2>, 4> kPairs = {{{8, 16}, {16, 22}, {13, 8}, {22, 13}}};
+using Pairs = std::array<std::array<int, 2>, 4>;
+constexpr Pairs kPairs = {{{8, 16}, {16, 22}, {13, 8}, {22, 13}}};
+// By Criteo's laws those are nearly constant; of these, some thirty ids are most of the rows.
+constexpr Pairs kCriteoPairs = {{{0, 18}, {7, 1}, {4, 0}, {18, 4}}};
 
 // log(1 + x) of a number is normal with this mean and deviation 1, cut off at 0.
 constexpr double kLogMean = 2.0;
@@ -82,13 +86,22 @@ const std::array<double, PlantedModel::kIds> PlantedModel::kIdMissing = {
     0, 0, .035, 0,    0, .44, .44, .035, .76, 0, .035, .44,  .44};
 const std::array<double, PlantedModel::kNumbers> PlantedModel::kNumberMissing = {
     .45, 0, .22, .22, .026, .22, .043, .0005, .043, .45, .043, .765, .22};
+PlantedModel::Laws PlantedModel::OwnLaws() {
+  Laws laws;
+  for (int f = 0; f < kIds; ++f) {
+    const int64_t n = kCardinalities[f];
+    laws[f].exponent = n <= 1000 ? 2.5 : n <= 20'000 ? 1.3 : 1.08;
+  }
+  return laws;
+}
 
-PlantedModel::PlantedModel(uint64_t seed) : seed_(seed), fields_(kIds) {
+PlantedModel::PlantedModel(uint64_t seed, const std::optional<Laws>& laws)
+    : seed_(seed), criteo_(laws.has_value()), fields_(kIds) {
   for (int f = 0; f < kIds; ++f) {
     Field& field = fields_[f];
     const uint64_t key = Key(seed, kFieldSetup, f);
     const int64_t n = kCardinalities[f];
-    field.exponent = 1.22 + 0.08 * RandomUniform(key, 0);
+    field.exponent = criteo_ ? (*laws)[f].exponent : 1.22 + 0.08 * RandomUniform(key, 0);
     field.tail = std::pow(static_cast<double>(n + 1), 1 - field.exponent);
     field.shift = static_cast<int64_t>(RandomBelow(key, 1, n));
     field.step = 1 + static_cast<int64_t>(RandomBelow(key, 2, n));
@@ -114,7 +127,8 @@ void PlantedModel::PlantTruth(int f, Field* field) const {
 }
 
 int64_t PlantedModel::DrawRank(int f, int64_t row) const {
-  if (kIdMissing[f] > 0 && RandomUniform(Key(seed_, kIdNull, f), row) < kIdMissing[f]) return -1;
+  if (!criteo_ && kIdMissing[f] > 0 && RandomUniform(Key(seed_, kIdNull, f), row) < kIdMissing[f])
+    return -1;
   const Field& field = fields_[f];
   // Zipf by inversion of the continuous law, whose steps are the ranks.
   double u = RandomUniform(Key(seed_, kRank, f), row);
@@ -124,7 +138,7 @@ int64_t PlantedModel::DrawRank(int f, int64_t row) const {
 
 double PlantedModel::Crosses(const std::array<int64_t, kIds>& ranks) const {
   double sum = 0;
-  for (const auto& [f, g] : kPairs) {
+  for (const auto& [f, g] : criteo_ ? kCriteoPairs : kPairs) {
     if (ranks[f] < 0 || ranks[f] >= kCrossHead || ranks[g] < 0 || ranks[g] >= kCrossHead) continue;
     for (int k = 0; k < kLatent; ++k) {
       sum += fields_[f].latent[ranks[f]][k] * fields_[g].latent[ranks[g]][k];
@@ -155,10 +169,28 @@ void PlantedModel::Fill(int64_t row, int64_t user, double shift, Row* out) const
     const int64_t of = i < kUserNumbers ? user : row;
     double log = std::max(0.0, kLogMean + RandomNormal(Key(seed_, kNumber, i), of));
     out->numbers[i] = std::floor(std::expm1(log));
-    out->number_null[i] = RandomUniform(Key(seed_, kNumberNull, i), of) < kNumberMissing[i];
+    const bool missing = RandomUniform(Key(seed_, kNumberNull, i), of) < kNumberMissing[i];
+    out->number_null[i] = missing && !criteo_;
+    if (missing && criteo_) out->numbers[i] = 0;
   }
   out->probability = 1 / (1 + std::exp(-Logit(ranks, *out) - shift));
   out->click = RandomUniform(Key(seed_, kClick, 0), row) < out->probability;
+}
+
+std::array<double, PlantedModel::kIds> PlantedModel::UniqueShares(int batches) const {
+  std::array<double, kIds> shares = {};
+  Row row;
+  for (int64_t b = 0; b < batches; ++b) {
+    std::array<absl::flat_hash_set<int64_t>, kIds> seen;
+    for (int64_t r = b * kLawBatch; r < (b + 1) * kLawBatch; ++r) {
+      Fill(r, &row);
+      for (int f = 0; f < kIds; ++f) seen[f].insert(row.ids[f]);
+    }
+    for (int f = 0; f < kIds; ++f) {
+      shares[f] += static_cast<double>(seen[f].size()) / kLawBatch / batches;
+    }
+  }
+  return shares;
 }
 
 // Bisects for the bias at which the share of clicks is the wished one.

@@ -3,6 +3,10 @@
 // shares); the label is drawn from a probability that the model itself knows,
 // so what a trained model reaches can be held against the best possible.
 //
+// With Laws, ids repeat as often, field by field, as in a log that they were fitted
+// to. There a missing value is a value, as the published
+// cardinalities count it: an id of its own, or the number 0; nothing is null.
+//
 // The logit is a bias, effects of the most frequent ids of every field,
 // products of latent vectors for some pairs of fields with few values, and
 // curves of the numbers. Rare ids have no effect, and a null number counts as
@@ -15,6 +19,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace starling {
@@ -27,7 +32,17 @@ class PlantedModel {
   static const std::array<double, kIds> kIdMissing;  // Share of nulls, by field.
   static const std::array<double, kNumbers> kNumberMissing;
 
-  explicit PlantedModel(uint64_t seed);
+  // How often a field's ids repeat: the exponent of Zipf's law, and the share of unique
+  // ids in kLawBatch rows of the log that it was fitted to; 0: to none.
+  struct Law {
+    double unique_share = 0, exponent = 0;
+  };
+  using Laws = std::array<Law, kIds>;
+  static constexpr int kLawBatch = 4096;
+  static Laws OwnLaws();  // Few ids repeat often, many seldom.
+
+  // With laws nothing is null; without, exponents are near 1.26 in all fields.
+  explicit PlantedModel(uint64_t seed, const std::optional<Laws>& laws = std::nullopt);
 
   struct Row {
     std::array<int64_t, kIds> ids;  // -1: null.
@@ -41,6 +56,10 @@ class PlantedModel {
   // first kUserNumbers numbers are the latter's. `shift` is added to its logit.
   static constexpr int kUserIds = 23, kUserNumbers = 12;  // 35 of 39.
   void Fill(int64_t row, int64_t user, double shift, Row* out) const;
+
+  // By field: how many of kLawBatch ids are unique, as a share, on average over the
+  // first `batches` batches of rows.
+  std::array<double, kIds> UniqueShares(int batches) const;
 
  private:
   static constexpr int kHead = 40;       // Most frequent ids of a field that have an effect,
@@ -62,6 +81,7 @@ class PlantedModel {
   void FindBias();
 
   const uint64_t seed_;
+  const bool criteo_;
   std::vector<Field> fields_;
   double bias_ = 0;
 };
