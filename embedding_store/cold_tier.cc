@@ -123,7 +123,13 @@ rocksdb::Options MakeOptions(int64_t memory_bytes, std::shared_ptr<rocksdb::Cach
   *cache = rocksdb::NewLRUCache(memory_bytes / 2);
   table.block_cache = *cache;
   table.cache_index_and_filter_blocks = true;  // So that they are bounded too.
-  table.pin_l0_filter_and_index_blocks_in_cache = true;
+  table.cache_index_and_filter_blocks_with_high_priority = true;
+  // They are larger than the cache: so they are cut into blocks of their own,
+  // and only what finds these stays.
+  table.index_type = rocksdb::BlockBasedTableOptions::kTwoLevelIndexSearch;
+  table.partition_filters = true;
+  table.metadata_block_size = 4096;
+  table.pin_top_level_index_and_filter = true;
   table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(10, false));
   rocksdb::Options options;
   options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
@@ -131,6 +137,14 @@ rocksdb::Options MakeOptions(int64_t memory_bytes, std::shared_ptr<rocksdb::Cach
   options.create_if_missing = true;
   options.write_buffer_size = memory_bytes / 4;
   options.max_write_buffer_number = 2;
+  // A level that is much larger than what comes into it at once would be
+  // written anew for every few rows of it.
+  options.max_bytes_for_level_base = 4 * options.write_buffer_size;
+  options.level_compaction_dynamic_level_bytes = true;
+  options.target_file_size_base =
+      std::clamp<uint64_t>(options.write_buffer_size, 1 << 20, 64 << 20);
+  options.memtable_whole_key_filtering = true;  // Most ids that are looked up are not there.
+  options.memtable_prefix_bloom_size_ratio = 0.05;
   options.max_open_files = 256;
   options.compression = rocksdb::kNoCompression;  // Floats do not compress.
   options.listeners.push_back(std::make_shared<FlushPoints>());

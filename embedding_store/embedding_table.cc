@@ -121,7 +121,8 @@ class EmbeddingTableImpl : public EmbeddingTable {
     instant.epoch = ++core_->epoch;
     instant.steps = stripes_[0]->steps();
     row_file::Put<uint32_t>(&instant.admission, static_cast<uint32_t>(stripes_.size()));
-    core_->aside.Start(core_->aside_bytes);
+    core_->aside.Start(core_->aside_bytes -
+                       core_->aside_block_bytes * static_cast<int64_t>(stripes_.size()));
     for (const auto& stripe : stripes_) {
       stripe->BeginSnapshot(options.since, &instant.admission, &instant.tombstones);
     }

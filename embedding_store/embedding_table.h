@@ -87,7 +87,8 @@ struct SnapshotOptions {
   // 0: all rows. Else only those that changed since the snapshot whose epoch()
   // this was, and tombstones for those that went.
   uint32_t since = 0;
-  // Rows that change while it is written are written at once, beyond this pace. 0: no limit.
+  // Rows that change while it is written are written at once, and the others
+  // wait for it. 0: no limit.
   int64_t bytes_per_second_max = 0;
 };
 
@@ -110,9 +111,14 @@ class EmbeddingTable : public RowSource {
   // One optimiser step per id with grads (ids, width). Unknown ids are
   // skipped. With update: dense every other row takes a step of gradient 0 too,
   // so a step counter (Adam) equals the number of calls; `ids` may be empty.
+  // An error (cold rows that cannot be read, a disk without room for those that
+  // must make place) ends the call row by row: each took its step as a whole or
+  // not at all, and none is lost that can be read. Which ones did is not told, so
+  // the call must not be repeated: who needs all of it goes back to a snapshot.
   virtual absl::Status ApplyGradients(std::span<const uint64_t> ids, std::span<const float> grads,
                                       float lr_scale) = 0;
-  // Adds deltas (ids, width) to the weights as they are. Unknown ids are skipped.
+  // Adds deltas (ids, width) to the weights as they are. Unknown ids are
+  // skipped. An error is as that of ApplyGradients.
   virtual absl::Status ApplyDeltas(std::span<const uint64_t> ids,
                                    std::span<const float> deltas) = 0;
   // Brings cold rows of `ids` into memory; never reads values, never fails a step.

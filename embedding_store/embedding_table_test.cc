@@ -250,10 +250,13 @@ void Pair::FinishSnapshot() {
   ASSERT_OK(names.status());
   epoch_ = snapshot_->epoch();
   snapshot_.reset();
+  const size_t earlier = files_.size();
   files_.insert(files_.end(), names->begin(), names->end());
   std::unique_ptr<EmbeddingTable> restored = open_();
-  for (const FileSetEntry& file : files_) {
-    ASSERT_OK(restored->Restore(dir_.File(file.name), [](uint64_t) { return true; }));
+  for (size_t f = 0; f < files_.size(); ++f) {
+    ASSERT_OK(restored->Restore(
+        dir_.File(files_[f].name), [](uint64_t) { return true; },
+        f < earlier ? EmbeddingTable::Take::kRows : EmbeddingTable::Take::kAll));
   }
   ExpectSame(*restored, *at_instant_);
   if (Random(2) == 0) return;
@@ -293,7 +296,8 @@ void Pair::ExpectSame(const EmbeddingTable& table, const TableModel& model) cons
 }
 
 TEST_P(EmbeddingTableTest, RandomOperationsEqualTheModel) {
-  const uint64_t seed = FromEnvironment("STARLING_SEED", 20240601);
+  constexpr uint64_t kOwnSeed = 20240601;
+  const uint64_t seed = FromEnvironment("STARLING_SEED", kOwnSeed);
   const auto rounds = static_cast<int>(FromEnvironment("STARLING_ROUNDS", 60));
   SCOPED_TRACE(absl::StrCat("STARLING_SEED=", seed, " STARLING_ROUNDS=", rounds));
   TableSpec spec = Spec();
@@ -317,7 +321,7 @@ TEST_P(EmbeddingTableTest, RandomOperationsEqualTheModel) {
     ASSERT_FALSE(HasFailure());
   }
   ASSERT_NO_FATAL_FAILURE(pair.ExpectSame());
-  if (rounds < 60) return;
+  if (seed != kOwnSeed || rounds < 60) return;  // Another walk need not come by everything.
   EXPECT_EQ(pair.gone() > 0, !cold());
   EXPECT_EQ(pair.demoted() > 0, cold());
   EXPECT_EQ(pair.promoted() > 0, cold());

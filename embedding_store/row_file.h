@@ -2,8 +2,9 @@
 // bundle, delta and bucket move. docs/formats.md describes it byte by byte.
 //
 //   header   magic, version, RowFileHeader proto, CRC32C
-//   blocks   up to 1 MiB of rows each, ordered by (bucket, id) if the header says so: size, rows,
-//   CRC32C extra    named blobs (admission state), CRC32C each footer   rows, blocks, CRC32C, magic
+//   blocks   up to 1 MiB of rows each, by (bucket, id) if the header says so: size, rows, CRC32C
+//   extra    named blobs (admission state), CRC32C each
+//   footer   rows, blocks, CRC32C, magic
 //
 // A reader checks every checksum it passes, and that the file ends with its
 // footer: a truncated or altered file is DataLoss naming path and offset.
@@ -23,6 +24,8 @@
 #include "embedding_store/row_layout.h"
 
 namespace starling {
+
+class RowBlock;
 
 struct RowRecord {
   uint64_t id = 0;
@@ -45,6 +48,9 @@ class RowFileWriter {
   virtual ~RowFileWriter() = default;
   // REQUIRES: ids ascend by (bucket, id), unless the header says otherwise.
   virtual absl::Status Append(const RowRecord& row) = 0;
+  // Rows that have the file's form already. REQUIRES: the header says that they
+  // come in any order.
+  virtual absl::Status AppendBlock(const RowBlock& rows) = 0;
   virtual absl::Status AddExtra(const std::string& name, absl::string_view bytes) = 0;
   // The file is durable if ok, and removed if not. Returns its entry for a manifest.
   virtual absl::StatusOr<FileSetEntry> Finish() = 0;

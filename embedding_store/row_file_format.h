@@ -28,6 +28,7 @@ inline constexpr uint32_t kBlockBytesMax = 2 << 20;  // No block of ours is long
 inline constexpr uint32_t kHeaderBytesMax = 16 << 20;
 inline constexpr uint32_t kRowPrefix = 28;  // id, event time, frequency, epoch, flags.
 inline constexpr uint32_t kTombstone = 1;   // In a row's flags.
+static_assert(kRowPrefix % sizeof(float) == 0);
 
 inline constexpr size_t kHeaderPrefix = 16;  // magic, version, length of the proto.
 inline constexpr size_t kBlockPrefix = 16;   // tag, rows, bytes, CRC.
@@ -38,6 +39,14 @@ template <typename T>
 void Put(std::string* out, T value) {
   static_assert(std::is_arithmetic_v<T>);
   out->append(reinterpret_cast<const char*>(&value), sizeof(T));
+}
+inline void PutRowPrefix(uint64_t id, int64_t event_time, uint32_t frequency, uint32_t epoch,
+                         uint32_t flags, char* out) {
+  std::memcpy(out, &id, 8);
+  std::memcpy(out + 8, &event_time, 8);
+  std::memcpy(out + 16, &frequency, 4);
+  std::memcpy(out + 20, &epoch, 4);
+  std::memcpy(out + 24, &flags, 4);
 }
 template <typename T>
 T Get(const char* p) {

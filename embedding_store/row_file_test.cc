@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "embedding_store/row_block.h"
 #include "embedding_store/row_layout.h"
 #include "embedding_store/table_test_util.h"
 
@@ -74,6 +75,43 @@ TEST(RowFileTest, ReadsBackWhatWasWrittenAcrossBlocks) {
     if (row.tombstone) continue;
     ASSERT_EQ(row.floats[10], static_cast<float>(id % 1000));
   }
+}
+
+TEST(RowFileTest, ABlockOfRowsStandsBesideSingleOnes) {
+  TestDir dir;
+  RowFileHeader header = MakeHeader();
+  auto layout = RowLayout::Create(header.spec);
+  ASSERT_OK(layout.status());
+  RowBlock block(*layout, 300);
+  std::vector<char> bytes(sizeof(RowHeader) + layout->body_bytes());
+  auto* row = new (bytes.data()) RowHeader;
+  std::vector<float> floats(layout->floats(), 2.5f);
+  layout->Pack(floats, row->body());
+  uint64_t ids = 0;
+  while (!block.full()) {
+    row->id = ++ids;
+    row->set_meta({.event_time = 70, .frequency = 3, .epoch = 9});
+    block.Add(*layout, *row);
+  }
+  ASSERT_GT(ids, 1u);
+  auto sorted = RowFileWriter::Create(dir.File("sorted.rows"), header);
+  ASSERT_OK(sorted.status());
+  EXPECT_TRUE(absl::IsInternal((*sorted)->AppendBlock(block)));  // Nobody checks its order.
+
+  header.sorted = false;
+  auto writer = RowFileWriter::Create(dir.File("a.rows"), header);
+  ASSERT_OK(writer.status());
+  ASSERT_OK((*writer)->Append({.id = 1000, .tombstone = true}));
+  ASSERT_OK((*writer)->AppendBlock(block));
+  ASSERT_OK((*writer)->Append({.id = 1001, .tombstone = true}));
+  ASSERT_OK((*writer)->Finish().status());
+  absl::StatusOr<Content> content = Read(dir.File("a.rows"));
+  ASSERT_OK(content.status());
+  ASSERT_EQ(content->ids.size(), ids + 2);
+  EXPECT_EQ(content->ids.front(), 1000u);
+  EXPECT_EQ(content->ids.back(), 1001u);
+  EXPECT_EQ(content->rows[ids].meta, (RowMeta{.event_time = 70, .frequency = 3, .epoch = 9}));
+  EXPECT_EQ(content->rows[ids].floats, floats);
 }
 
 TEST(RowFileTest, HeaderAndCountAreKnownBeforeReading) {

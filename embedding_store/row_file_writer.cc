@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "base/sync_point.h"
+#include "embedding_store/row_block.h"
 #include "embedding_store/row_file.h"
 #include "embedding_store/row_file_format.h"
 
@@ -38,11 +39,10 @@ class RowFileWriterImpl : public RowFileWriter {
 
   absl::Status Append(const RowRecord& row) override {
     RETURN_IF_ERROR(CheckRow(row));
-    Put<uint64_t>(&block_, row.id);
-    Put<int64_t>(&block_, row.meta.event_time);
-    Put<uint32_t>(&block_, row.meta.frequency);
-    Put<uint32_t>(&block_, row.meta.epoch);
-    Put<uint32_t>(&block_, row.tombstone ? kTombstone : 0);
+    char prefix[kRowPrefix];
+    PutRowPrefix(row.id, row.meta.event_time, row.meta.frequency, row.meta.epoch,
+                 row.tombstone ? kTombstone : 0, prefix);
+    block_.append(prefix, sizeof(prefix));
     if (!row.tombstone) {
       block_.append(reinterpret_cast<const char*>(row.floats.data()), floats_ * sizeof(float));
     }
@@ -50,6 +50,14 @@ class RowFileWriterImpl : public RowFileWriter {
     ++rows_;
     ++block_rows_;
     return block_.size() < kBlockBytes ? absl::OkStatus() : FlushBlock();
+  }
+
+  absl::Status AppendBlock(const RowBlock& rows) override {
+    if (rows.empty()) return absl::OkStatus();
+    RETURN_IF_ERROR(CheckBlock(rows));
+    RETURN_IF_ERROR(FlushBlock());
+    rows_ += rows.rows();
+    return WriteBlock(rows.bytes(), static_cast<uint32_t>(rows.rows()));
   }
 
   absl::Status AddExtra(const std::string& name, absl::string_view bytes) override {
@@ -82,11 +90,21 @@ class RowFileWriterImpl : public RowFileWriter {
     return file_->Append(bytes);
   }
 
+  absl::Status CheckNoExtra() const {
+    if (extras_ == 0) return absl::OkStatus();
+    return absl::InternalError(absl::StrCat(file_->path(), ": row added after an extra"));
+  }
+  absl::Status CheckBlock(const RowBlock& rows) const {
+    RETURN_IF_ERROR(CheckNoExtra());
+    if (!sorted_ && rows.bytes().size() == rows.rows() * (kRowPrefix + floats_ * sizeof(float))) {
+      return absl::OkStatus();
+    }
+    return absl::InternalError(
+        absl::StrCat(file_->path(), ": a block of rows in no order, or of another size"));
+  }
   // A file that breaks these would be refused by the reader, when it is too late.
   absl::Status CheckRow(const RowRecord& row) const {
-    if (extras_ > 0) {
-      return absl::InternalError(absl::StrCat(file_->path(), ": row added after an extra"));
-    }
+    RETURN_IF_ERROR(CheckNoExtra());
     if (sorted_ && rows_ > 0 && !IdBefore(last_id_, row.id)) {
       return absl::InternalError(
           absl::StrCat(file_->path(), ": id ", row.id, " after ", last_id_, " is out of order"));
@@ -114,18 +132,22 @@ class RowFileWriterImpl : public RowFileWriter {
 
   absl::Status FlushBlock() {
     if (block_rows_ == 0) return absl::OkStatus();
-    STARLING_SYNC_POINT("row_file.block");
-    std::string prefix;
-    Put<uint32_t>(&prefix, kBlockTag);
-    Put<uint32_t>(&prefix, block_rows_);
-    Put<uint32_t>(&prefix, block_.size());
-    Put<uint32_t>(&prefix, Crc32c(block_, Crc32c(prefix)));
-    RETURN_IF_ERROR(Write(prefix));
-    RETURN_IF_ERROR(Write(block_));
-    ++blocks_;
+    RETURN_IF_ERROR(WriteBlock(block_, block_rows_));
     block_rows_ = 0;
     block_.clear();
     return absl::OkStatus();
+  }
+
+  absl::Status WriteBlock(absl::string_view block, uint32_t rows) {
+    STARLING_SYNC_POINT("row_file.block");
+    std::string prefix;
+    Put<uint32_t>(&prefix, kBlockTag);
+    Put<uint32_t>(&prefix, rows);
+    Put<uint32_t>(&prefix, block.size());
+    Put<uint32_t>(&prefix, Crc32c(block, Crc32c(prefix)));
+    RETURN_IF_ERROR(Write(prefix));
+    ++blocks_;
+    return Write(block);
   }
 
   std::unique_ptr<WritableFile> file_;
@@ -143,7 +165,7 @@ class RowFileWriterImpl : public RowFileWriter {
 
 absl::StatusOr<std::unique_ptr<RowFileWriter>> RowFileWriter::Create(const std::string& path,
                                                                      const RowFileHeader& header) {
-  ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, CreateFile(path));
+  ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, CreateLargeFile(path));
   auto writer = std::make_unique<RowFileWriterImpl>(std::move(file), header);
   RETURN_IF_ERROR(writer->WriteHeader(header));
   return writer;

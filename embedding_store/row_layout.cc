@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "base/random.h"
 #include "base/status.h"
+#include "embedding_store/row_init.h"
 
 namespace starling {
 namespace {
@@ -78,11 +79,10 @@ void RowLayout::InitRow(uint64_t table_seed, uint64_t id, std::span<float> row) 
   const uint64_t key = RandomBits(table_seed, id);
   for (const Segment& s : segments_) {
     float* weights = row.data() + s.weight_offset;
-    std::fill_n(weights, s.dim, 0.0f);
-    if (s.init != 0) {
-      for (int i = 0; i < s.dim; ++i) {
-        weights[i] = static_cast<float>(s.init * RandomNormal(key, s.weight_offset + i));
-      }
+    if (s.init == 0) {
+      std::fill_n(weights, s.dim, 0.0f);
+    } else {
+      FillNormal(key, s.weight_offset, s.init, {weights, static_cast<size_t>(s.dim)});
     }
     s.optimizer->InitState(row.subspan(width_ + s.state_offset, s.state_size));
   }
@@ -131,7 +131,11 @@ void RowLayout::EncodeWeights(const float* weights, uint64_t key, char* body) co
 }
 
 void RowLayout::Unpack(const char* body, std::span<float> floats) const {
-  ReadWeights(body, floats.data());
+  if (plain()) {
+    std::memcpy(floats.data(), body, body_bytes());
+    return;
+  }
+  DecodeWeights(body, floats.data());
   std::memcpy(floats.data() + width_, body + weight_bytes_, state_size_ * sizeof(float));
 }
 

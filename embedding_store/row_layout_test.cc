@@ -5,6 +5,8 @@
 #include <cmath>
 #include <vector>
 
+#include "base/random.h"
+#include "embedding_store/row_init.h"
 #include "embedding_store/table_test_util.h"
 
 namespace starling {
@@ -43,6 +45,21 @@ TEST(RowLayoutTest, InitIsFrozen) {
   EXPECT_EQ(row[0], 0.0f);  // The linear weight has no init.
   EXPECT_FLOAT_EQ(row[1], -0.01906956f);
   EXPECT_FLOAT_EQ(row[4], 0.076129317f);
+}
+
+TEST(RowLayoutTest, InitIsTheNormalOfItsCounters) {
+  int others = 0;
+  for (uint64_t key = 0; key < 3000; ++key) {
+    const size_t n = 1 + key % 67;
+    std::vector<float> floats(n);
+    FillNormal(Mix64(key), key % 5, 0.3f, floats);
+    for (size_t i = 0; i < n; ++i) {
+      const auto expected = static_cast<float>(0.3f * RandomNormal(Mix64(key), key % 5 + i));
+      EXPECT_FLOAT_EQ(floats[i], expected) << key << " " << i;
+      others += floats[i] != expected;
+    }
+  }
+  EXPECT_LE(others, 10);  // Of 100,000.
 }
 
 TEST(RowLayoutTest, InitHasTheDeviationAskedFor) {

@@ -8,23 +8,18 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
+#include "embedding_store/row_block.h"
 
 namespace starling {
 
 class SnapshotQueue {
  public:
-  // Rows are taken a block at a time, so that a writer that waits goes on as
-  // soon as a block was taken and not when the whole queue was written.
-  static constexpr int64_t kBlockBytes = 256 << 10;
-
-  // From here on rows are taken, until Stop; writers wait while there are as
+  // From here on blocks are taken, until Stop; writers wait while they hold as
   // many bytes as `bytes_max`.
   void Start(int64_t bytes_max) {
     absl::MutexLock lock(&mu_);
@@ -32,36 +27,41 @@ class SnapshotQueue {
     active_ = true;
   }
   void Stop() {
+    std::deque<RowBlock> blocks;
+    std::vector<RowBlock> spare;  // Freed without the lock: that takes its time.
     absl::MutexLock lock(&mu_);
-    blocks_.clear();
-    spare_.clear();
+    std::swap(blocks, blocks_);
+    std::swap(spare, spare_);
     size_.store(0, std::memory_order_relaxed);
     active_ = false;
   }
-  // `rows` are whole rows as they stand in the slab; about a block at most.
-  void Push(absl::string_view rows) {
-    const auto bytes = static_cast<int64_t>(rows.size());
+  // Takes the rows of `block`, which is an empty one afterwards, or none at all
+  // if there is no spare one.
+  void Push(RowBlock* block) {
+    const auto bytes = static_cast<int64_t>(block->bytes().size());
+    RowBlock next;
     absl::MutexLock lock(&mu_);
-    if (!active_) return;
-    if (blocks_.empty() || static_cast<int64_t>(blocks_.back().size()) + bytes > kBlockBytes) {
-      AddBlock();
+    if (active_ && bytes > 0) {
+      blocks_.push_back(std::move(*block));
+      copied_.fetch_add(bytes, std::memory_order_relaxed);
+      size_.fetch_add(bytes, std::memory_order_relaxed);
     }
-    blocks_.back().append(rows.data(), rows.size());
-    copied_.fetch_add(bytes, std::memory_order_relaxed);
-    size_.fetch_add(bytes, std::memory_order_relaxed);
+    if (!spare_.empty()) {
+      next = std::move(spare_.back());
+      spare_.pop_back();
+    }
+    *block = std::move(next);
   }
-  // Takes the oldest rows, a block at most, into `out`, whose memory is reused.
-  // False, with `out` empty, if there are none.
-  bool Take(std::string* out) {
-    out->clear();
+  // Takes the oldest block; the memory of the one `out` holds is used again.
+  // False, with `out` empty, if there is none.
+  bool Take(RowBlock* out) {
+    out->Clear();
     absl::MutexLock lock(&mu_);
     if (blocks_.empty()) return false;
-    std::swap(blocks_.front(), *out);
-    if (static_cast<int64_t>(spare_.size()) * kBlockBytes < bytes_max_) {
-      spare_.push_back(std::move(blocks_.front()));
-    }
+    if (!out->full()) spare_.push_back(std::move(*out));  // Else it is none at all.
+    *out = std::move(blocks_.front());
     blocks_.pop_front();
-    size_.fetch_sub(static_cast<int64_t>(out->size()), std::memory_order_relaxed);
+    size_.fetch_sub(static_cast<int64_t>(out->bytes().size()), std::memory_order_relaxed);
     return true;
   }
   // REQUIRES: the caller holds no lock of the table.
@@ -76,16 +76,10 @@ class SnapshotQueue {
   bool HasRoom() const {
     return size_.load(std::memory_order_relaxed) < bytes_max_.load(std::memory_order_relaxed);
   }
-  void AddBlock() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    blocks_.emplace_back();
-    if (spare_.empty()) return blocks_.back().reserve(kBlockBytes);
-    blocks_.back() = std::move(spare_.back());
-    spare_.pop_back();
-  }
 
   absl::Mutex mu_;
-  std::deque<std::string> blocks_ ABSL_GUARDED_BY(mu_);  // The oldest first.
-  std::vector<std::string> spare_ ABSL_GUARDED_BY(mu_);  // Empty, their memory kept.
+  std::deque<RowBlock> blocks_ ABSL_GUARDED_BY(mu_);  // The oldest first.
+  std::vector<RowBlock> spare_ ABSL_GUARDED_BY(mu_);  // Empty, their memory kept.
   bool active_ ABSL_GUARDED_BY(mu_) = false;
   std::atomic<int64_t> bytes_max_{1};
   std::atomic<int64_t> size_{0};

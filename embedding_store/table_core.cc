@@ -58,6 +58,8 @@ absl::StatusOr<std::unique_ptr<TableCore>> MakeTableCore(const TableSpec& spec,
   const auto stripes = static_cast<int>(std::bit_floor<uint64_t>(
       std::clamp<int64_t>(core->budget / std::max(kShareWanted, 2 * share_min), 1, kStripesMax)));
   core->share = core->budget / stripes;
+  core->aside_block_bytes =
+      std::min<int64_t>(core->aside_bytes / (4 * stripes), RowBlock::kBytesMax);
   core->tombstones_max = std::clamp<int64_t>(own_bytes / 64 / 16, 1 << 16, 1 << 22) / stripes;
   core->stripe_bits = std::countr_zero(static_cast<unsigned>(stripes));
   // Address space costs nothing: enough for a stripe of several times its share.

@@ -28,7 +28,8 @@ struct TableCore {
   int64_t budget = 0;    // For index, rows and admission: what else the table needs is taken off.
   int64_t share = 0;     // The part of the budget that a stripe expects to use.
   int stripe_bits = 0;   // Of a bucket: the first ones name the stripe.
-  int64_t aside_bytes = 0;                      // Of rows copied aside for a snapshot, about.
+  int64_t aside_bytes = 0;                      // Of rows copied aside for a snapshot, and
+  int64_t aside_block_bytes = 0;                // of those among them that a stripe collects.
   size_t tombstones_max = 0;                    // Per stripe.
   int64_t admission_bytes = 0;                  // Per stripe, at most.
   std::unique_ptr<PageArena> arena;             // Of index and rows.

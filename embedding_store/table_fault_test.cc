@@ -175,6 +175,38 @@ TEST(TableFaultTest, UnreadableColdRowsAreNamedAndTheOthersStayReadable) {
   EXPECT_FALSE(table->ApplyGradients(ids, made, 1.0f).ok());
 }
 
+TEST(TableFaultTest, AStepThatMeetsUnreadableRowsIsWholeOrNotAtAllForEveryRow) {
+  TestDir dir;
+  const std::string scratch = dir.File("scratch");
+  auto table = Open(ColdSpec(64), scratch);
+  const std::vector<uint64_t> ids = MakeIds(0, 10'000);
+  std::vector<float> made, grads(ids.size() * 65, 0.5f), weights(65);
+  ASSERT_OK(Create(table.get(), ids, &made));
+  AwaitQuiet(scratch);
+  ASSERT_GT(Corrupt(scratch), 0);
+  absl::Status status = table->ApplyGradients(ids, grads, 1.0f);
+  EXPECT_TRUE(absl::IsDataLoss(status) || absl::IsUnavailable(status)) << status;
+  EXPECT_TRUE(absl::StrContains(status.message(), scratch)) << status;
+  int stepped = 0, as_before = 0;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (!table->Lookup({&ids[i], 1}, weights).ok()) continue;
+    const std::vector<float> before(&made[i * 65], &made[(i + 1) * 65]);
+    std::vector<float> row(table->layout().floats());
+    table->layout().InitRow(TableSeed(table->spec()), ids[i], row);
+    ASSERT_TRUE(std::equal(before.begin(), before.end(), row.begin()));
+    table->layout().Apply(1.0f, row, std::span(grads).first(65));
+    const bool is_stepped = std::equal(weights.begin(), weights.end(), row.begin());
+    ASSERT_TRUE(is_stepped || weights == before) << "row " << i << " took a part of its step";
+    ++(is_stepped ? stepped : as_before);
+  }
+  EXPECT_GT(stepped, 0);
+  EXPECT_GT(as_before, 0);
+  // The table goes on: rows that can be read take the next step.
+  std::vector<uint64_t> fresh = MakeIds(50'000, 100);
+  ASSERT_OK(Create(table.get(), fresh, &made));
+  ASSERT_OK(table->ApplyGradients(fresh, std::span(grads).first(fresh.size() * 65), 1.0f));
+}
+
 // ---- Row files that do not fit ----
 
 // The dtype is how a table keeps its weights, not what the file holds.

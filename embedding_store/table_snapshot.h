@@ -46,11 +46,9 @@ class SnapshotTask : public TableSnapshot {
   absl::Status Write();
   absl::Status WriteMemory(RowFileWriter* writer);
   absl::Status WriteCold();
-  // Appends rows as they stand in a slab, those that changed since `since`.
-  absl::Status AppendRows(const std::string& rows, RowFileWriter* writer);
-  absl::Status AppendRow(const RowHeader& row, RowFileWriter* writer);
-  // Notes that `bytes` were written and waits until they are due; calls `meanwhile` now and then.
-  absl::Status Pace(int64_t bytes, const std::function<absl::Status()>& meanwhile);
+  absl::Status WriteBlock(RowBlock* rows, RowFileWriter* writer);  // And empties it.
+  // Waits until what was written is due; calls `meanwhile` now and then.
+  absl::Status Pace(const std::function<absl::Status()>& meanwhile);
   absl::StatusOr<std::unique_ptr<RowFileWriter>> NewFile(const std::string& path);
 
   TableCore& core_;
@@ -59,8 +57,7 @@ class SnapshotTask : public TableSnapshot {
   const std::string path_;
   const SnapshotOptions options_;
   const std::function<void()> done_;
-  std::vector<float> floats_;  // One row.
-  int64_t written_ = 0;        // Bytes, for the pace.
+  int64_t written_ = 0;  // Bytes of rows.
   double started_ = 0;
   std::vector<FileSetEntry> files_;
   absl::Status status_;

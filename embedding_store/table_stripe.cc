@@ -96,9 +96,7 @@ absl::Status TableStripe::Run(const TableCall& call, const StripePart& part,
                               std::vector<Missed>* missed) {
   if (call.kind != TableCall::kLookup) {
     absl::MutexLock lock(&mu_);
-    const absl::Status status = RunLocked(call, part, missed);
-    PushAside();
-    return status;
+    return RunLocked(call, part, missed);
   }
   absl::ReaderMutexLock lock(&mu_);
   return RunLocked(call, part, missed);
@@ -123,9 +121,7 @@ absl::Status TableStripe::RunMissed(const TableCall& call, std::span<const Misse
                                     const ColdRows& rows, size_t first) {
   if (call.kind != TableCall::kLookup) {
     absl::MutexLock lock(&mu_);
-    const absl::Status status = Settle(call, missed, &rows, first);
-    PushAside();
-    return status;
+    return Settle(call, missed, &rows, first);
   }
   absl::ReaderMutexLock lock(&mu_);
   return Settle(call, missed, &rows, first);
@@ -158,7 +154,6 @@ absl::Status TableStripe::Settle(const TableCall& call, std::span<const Missed> 
     }
     const bool makes_row = row != nullptr ? call.kind != TableCall::kLookup : admitted;
     if (makes_row && Room() == 0) {
-      PushAside();
       RETURN_IF_ERROR(Reserve());
       unlocked = true;  // Perhaps: look again.
       continue;

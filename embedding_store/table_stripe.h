@@ -31,6 +31,7 @@
 #include "embedding_store/admission.h"
 #include "embedding_store/bucket_index.h"
 #include "embedding_store/cold_tier.h"
+#include "embedding_store/row_block.h"
 #include "embedding_store/row_file.h"
 #include "embedding_store/row_slab.h"
 #include "embedding_store/stripe_scan.h"
@@ -75,8 +76,9 @@ class TableStripe {
   // From here on rows of an older epoch are copied aside before they change.
   // Appends the admission state, behind its length (u64), and the tombstones since `since`.
   void BeginSnapshot(uint32_t since, std::string* admission, std::vector<uint64_t>* tombstones);
-  // Appends the bytes of changed rows among the next slots; false at the end.
-  bool CopyRows(int64_t slots, std::string* out);
+  // Adds the changed rows among the next slots, until `out` is full; false at
+  // the end. What was copied aside is in the queue then.
+  bool CopyRows(int64_t slots, RowBlock* out);
   void EndSnapshot();
   // Forgets tombstones of epochs before `epoch`.
   void DropTombstones(uint32_t epoch);
@@ -129,15 +131,17 @@ class TableStripe {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Steps by a gradient of 0 the rows that the call did not name.
   void StepOthers(float lr_scale) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Called before a row's bytes change or go.
+  // Called before a row's bytes change or go: a snapshot under way gets it
+  // first, unless it has the row or does not want it.
   void BeforeChange(const RowHeader* row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    if (cursor_ != kNoCursor) [[unlikely]]
-      CopyAside(row);
+    if (cursor_ != kNoCursor && row >= &rows_.row(cursor_) && Wanted(*row)) [[unlikely]]
+      CopyAside(*row);
   }
-  // To the snapshot under way, unless it has the row or does not want it.
-  void CopyAside(const RowHeader* row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Hands over what was copied aside. Called before the lock is given up.
-  void PushAside() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool Wanted(const RowHeader& row) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return row.has(kRowDirty) && row.epoch >= since_ &&
+           row.epoch < core_.epoch.load(std::memory_order_relaxed);
+  }
+  void CopyAside(const RowHeader& row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Changed(RowHeader* row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     row->Set(kRowDirty | kRowReferenced);
     row->epoch = core_.epoch.load(std::memory_order_relaxed);
@@ -187,7 +191,8 @@ class TableStripe {
   uint64_t steps_ ABSL_GUARDED_BY(mu_) = 0;     // kGradients calls, with update: dense.
   // Slots from here on have not been copied by the snapshot under way.
   uint32_t cursor_ ABSL_GUARDED_BY(mu_) = kNoCursor;
-  std::string aside_ ABSL_GUARDED_BY(mu_);  // Empty whenever nobody has the lock.
+  uint32_t since_ ABSL_GUARDED_BY(mu_) = 0;  // It wants no rows of an earlier epoch.
+  RowBlock aside_ ABSL_GUARDED_BY(mu_);      // Copied aside, and not in the queue yet.
   // Rows are being written without the lock. Meanwhile no row leaves memory.
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
   // Count the demotions of ids, by hash: see Missed.

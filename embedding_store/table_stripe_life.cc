@@ -47,7 +47,6 @@ absl::Status TableStripe::Evict(std::span<const uint32_t> slots) {
     NoteGone(row.id);
     FreeSlot(slot);
   }
-  PushAside();
   return absl::OkStatus();
 }
 
@@ -136,6 +135,7 @@ void TableStripe::BeginSnapshot(uint32_t since, std::string* admission,
                                 std::vector<uint64_t>* tombstones) {
   absl::MutexLock lock(&mu_);
   cursor_ = 0;
+  since_ = since;
   std::string state;
   admission_.AppendTo(&state);
   row_file::Put<uint64_t>(admission, state.size());
@@ -145,37 +145,32 @@ void TableStripe::BeginSnapshot(uint32_t since, std::string* admission,
   }
 }
 
-bool TableStripe::CopyRows(int64_t slots, std::string* out) {
+bool TableStripe::CopyRows(int64_t slots, RowBlock* out) {
   absl::MutexLock lock(&mu_);
-  const uint32_t epoch = core_.epoch.load(std::memory_order_relaxed);
   const uint32_t end = static_cast<uint32_t>(std::min<int64_t>(cursor_ + slots, rows_.slots()));
-  for (; cursor_ < end; ++cursor_) {
+  for (; cursor_ < end && !out->full(); ++cursor_) {
     const RowHeader& row = rows_.row(cursor_);
-    if (!row.has(kRowUsed) || !row.has(kRowDirty) || row.epoch >= epoch) continue;
-    out->append(reinterpret_cast<const char*>(&row), rows_.stride());
+    if (row.has(kRowUsed) && Wanted(row)) out->Add(core_.layout, row);
   }
   if (cursor_ < rows_.slots()) return true;
   cursor_ = kNoCursor;
+  core_.aside.Push(&aside_);
+  aside_ = RowBlock();
   return false;
 }
 
-void TableStripe::CopyAside(const RowHeader* row) {
-  if (row->has(kRowDirty) && row->epoch < core_.epoch.load(std::memory_order_relaxed) &&
-      FindSlot(row->id) >= cursor_) {
-    aside_.append(reinterpret_cast<const char*>(row), rows_.stride());
-    if (static_cast<int64_t>(aside_.size()) >= SnapshotQueue::kBlockBytes) PushAside();
+void TableStripe::CopyAside(const RowHeader& row) {
+  if (aside_.full()) {
+    core_.aside.Push(&aside_);
+    if (aside_.full()) aside_ = RowBlock(core_.layout, core_.aside_block_bytes);
   }
-}
-
-void TableStripe::PushAside() {
-  if (aside_.empty()) return;
-  core_.aside.Push(aside_);
-  aside_.clear();
+  aside_.Add(core_.layout, row);
 }
 
 void TableStripe::EndSnapshot() {
   absl::MutexLock lock(&mu_);
   cursor_ = kNoCursor;
+  aside_ = RowBlock();
 }
 
 void TableStripe::DropTombstones(uint32_t epoch) {

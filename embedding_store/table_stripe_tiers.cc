@@ -140,7 +140,6 @@ void TableStripe::PickVictims(std::vector<uint32_t>* slots, std::vector<char>* b
     row.Set(kRowInCold | kRowReferenced);  // The mark: the second round does not take it again.
     slots->push_back(slot);
   }
-  PushAside();
   stats_.demoted += static_cast<int64_t>(freed);
   std::sort(slots->begin(), slots->end(),
             [this](uint32_t a, uint32_t b) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
