@@ -56,18 +56,15 @@ absl::StatusOr<std::unique_ptr<ParameterClient>> NewRemoteClient(
     const RemoteClientOptions& options, const StoreConfig& config,
     std::span<const float> initial_dense);
 
-// What the launcher asks of servers, beside the training calls.
-class PsControl {
+// What the launcher asks of servers, beside the training calls. As a source of
+// cuts it is all servers together, which write into a directory all can reach;
+// one instant of all, since no worker may push meanwhile.
+class PsControl : public CutSource {
  public:
   static absl::StatusOr<std::unique_ptr<PsControl>> Connect(
       const std::vector<std::string>& servers);
-  virtual ~PsControl() = default;
-  // Each server writes its part of a checkpoint into `dir` (a directory all can
-  // reach). A part is one instant of its server; all are one instant if no
-  // worker pushes meanwhile.
-  virtual absl::StatusOr<std::vector<FileSetEntry>> Save(const std::string& dir) = 0;
-  virtual absl::Status Load(const StoreConfig& config, const std::string& dir,
-                            const std::vector<FileSetEntry>& files) = 0;
+  // Each server takes its share of a checkpoint; see ParameterStore::Load.
+  virtual absl::Status Load(const StoreConfig& config, const std::vector<StoredCut>& chain) = 0;
   struct Stats {
     int64_t batches_applied = 0, batches_repeated = 0, rows = 0;
   };

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "base/sync_point.h"
+#include "base/wrong.h"
 #include "ps/applied_names.h"
 #include "ps/call_check.h"
 #include "ps/dense_params.h"
@@ -168,7 +169,8 @@ absl::Status Store::Push(const BatchName& name, float lr_scale, std::span<const 
   RETURN_IF_ERROR(CheckCall(config_, widths_, tables, grads));
   if (!dense_grads.empty()) RETURN_IF_ERROR(CheckDenseSize(dense_grads.size()));
   ASSIGN_OR_RETURN(bool is_new, applied_.Begin(name));
-  if (!is_new) {
+  if (!is_new) STARLING_SYNC_POINT("ps:push_repeated");
+  if (!is_new && !STARLING_WRONG("dedup_lost")) {
     repeated_count_.fetch_add(1);
     return absl::OkStatus();
   }
@@ -210,7 +212,6 @@ class Cut final : public StoreCut {
     files_.emplace_back(file, std::move(bytes));
   }
 
-  // Whatever fails: when it returns, nothing writes to the directory any more.
   absl::StatusOr<std::vector<FileSetEntry>> Wait() override {
     std::vector<FileSetEntry> entries;
     absl::Status status;
@@ -339,7 +340,7 @@ absl::Status Store::LoadRest(const StoredCut& cut) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<FileSetEntry>> ParameterStore::Save(const std::string& dir) {
+absl::StatusOr<std::vector<FileSetEntry>> CutSource::Save(const std::string& dir) {
   ASSIGN_OR_RETURN(std::unique_ptr<StoreCut> cut, StartCut(dir, {}));
   return cut->Wait();
 }

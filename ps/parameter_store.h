@@ -18,9 +18,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/batch_name.h"
-#include "base/file_set.h"
 #include "embedding_store/embedding_table.h"
 #include "ps/ps.pb.h"
+#include "ps/store_cut.h"
 
 namespace starling {
 
@@ -35,33 +35,7 @@ struct TableKeys {
 // How a pull treats unknown ids.
 enum class PullMode { kCreate, kReadOnly };
 
-// A cut on its way to its files: what a store held at one instant. The store
-// outlives it.
-class StoreCut {
- public:
-  virtual ~StoreCut() = default;  // Gives it up, unless Wait has returned.
-  // Somebody waits: from here on without a pace.
-  virtual void Hurry() = 0;
-  // The entries for the manifest, once all files are durable.
-  virtual absl::StatusOr<std::vector<FileSetEntry>> Wait() = 0;
-  // Where an incremental cut that follows this one begins, by table.
-  virtual const std::vector<uint32_t>& epochs() const = 0;
-};
-
-struct CutOptions {
-  // Empty: all rows. Else the epochs() of an earlier cut of this store: only
-  // rows that changed since, and tombstones.
-  std::vector<uint32_t> since;
-  int64_t bytes_per_second_max = 0;  // Of rows, all tables together; 0: no limit.
-};
-
-// A directory with the files of a cut.
-struct StoredCut {
-  std::string dir;
-  std::vector<FileSetEntry> files;
-};
-
-class ParameterStore {
+class ParameterStore : public CutSource {
  public:
   // `config` names tables, dense parameters and their optimiser; see ps.proto.
   // `shard` of `shards` decides which rows Load keeps and who owns the dense part (shard 0).
@@ -70,7 +44,6 @@ class ParameterStore {
                                                                 int shard, int shards,
                                                                 const std::string& scratch_dir,
                                                                 ThreadPool* pool = nullptr);
-  virtual ~ParameterStore() = default;
 
   virtual const StoreConfig& config() const = 0;
   virtual int shard() const = 0;
@@ -96,17 +69,10 @@ class ParameterStore {
                             std::span<const std::span<const float>> grads,
                             std::span<const float> dense_grads, bool* applied) = 0;
 
-  // Takes the instant, and writes this shard's part of a checkpoint into `dir`
-  // while calls go on: one row file a table
-  // (`table-<name>-<shard>-of-<shards>.rows`), `dense.bin` on shard 0 (params,
-  // optimiser state, steps) and `applied-<shard>-of-<shards>.bin`. One at a
-  // time. FailedPrecondition if too many rows went since `since`: take a full one.
-  virtual absl::StatusOr<std::unique_ptr<StoreCut>> StartCut(const std::string& dir,
-                                                             const CutOptions& options) = 0;
-  // A full one, awaited.
-  absl::StatusOr<std::vector<FileSetEntry>> Save(const std::string& dir);
-  // A checkpoint holds the cut of these epochs: no later cut will be since an earlier one.
-  virtual void ForgetBefore(const std::vector<uint32_t>& epochs) = 0;
+  // A cut's files: one row file a table (`table-<name>-<shard>-of-<shards>.rows`),
+  // `dense.bin` on shard 0 (params, optimiser state, steps) and
+  // `applied-<shard>-of-<shards>.bin`.
+
   // Reads the parts of a checkpoint written by any number of shards, keeping
   // what belongs to this one: a full cut, then those that are since the one
   // before each. FailedPrecondition, naming what differs, if it is

@@ -1,6 +1,6 @@
 // PsServer: a ParameterStore behind RPC, the whole of `starling ps`. Service
-// "starling.Ps"; methods Configure, Pull, Push, Prefetch, Save, Load, Stats, Stop,
-// described in ps.proto. The store exists from the first Configure or Load on.
+// "starling.Ps"; methods Configure, Pull, Push, Prefetch, Cut, CutStatus, Forget, Load,
+// Stats, Stop, described in ps.proto. The store exists from the first Configure or Load on.
 //
 // Thread safety: any method, any thread.
 #pragma once

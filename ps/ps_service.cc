@@ -1,5 +1,6 @@
 #include "ps/ps_service.h"
 
+#include <atomic>
 #include <utility>
 #include <vector>
 
@@ -7,6 +8,7 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "base/sync_point.h"
+#include "base/wrong.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "ps/file_entries.h"
 #include "ps/ps.pb.h"
@@ -66,7 +68,9 @@ void PsService::Handle(absl::string_view service, absl::string_view method,
   if (method == "Push") return reply(Push(request));
   if (method == "Prefetch") return reply(Prefetch(request));
   if (method == "Configure") return reply(Configure(request));
-  if (method == "Save") return reply(Save(request));
+  if (method == "Cut") return reply(Cut(request));
+  if (method == "CutStatus") return reply(CutStatus(request));
+  if (method == "Forget") return reply(Forget(request));
   if (method == "Load") return reply(Load(request));
   if (method == "Stats") return reply(Stats());
   if (method == "Stop") {
@@ -217,6 +221,10 @@ absl::StatusOr<RpcMessage> PsService::Push(const RpcMessage& message) {
   pushes_.Leave();
   RETURN_IF_ERROR(status);
   STARLING_SYNC_POINT("ps:push_applied");
+  // A network that loses every other reply: what dedup is for.
+  static std::atomic<unsigned> replies{0};
+  if (STARLING_WRONG("push_reply_lost") && replies++ % 2 == 0)
+    return absl::UnavailableError("reply lost");
   PushReply reply;
   reply.set_applied(applied);
   return RpcMessage{reply.SerializeAsString(), ""};
@@ -236,16 +244,48 @@ absl::StatusOr<RpcMessage> PsService::Prefetch(const RpcMessage& message) {
   return RpcMessage();
 }
 
-absl::StatusOr<RpcMessage> PsService::Save(const RpcMessage& message) {
-  ASSIGN_OR_RETURN(SaveRequest request, Parse<SaveRequest>(message));
+absl::StatusOr<RpcMessage> PsService::Cut(const RpcMessage& message) {
+  ASSIGN_OR_RETURN(CutRequest request, Parse<CutRequest>(message));
   ASSIGN_OR_RETURN(StorePtr store, Store());
+  if (request.since_size() != 0 && request.since_size() != store->tables()) {
+    return absl::InvalidArgumentError(absl::StrCat("the call names ", request.since_size(),
+                                                   " epochs, the store has ", store->tables(),
+                                                   " tables"));
+  }
+  std::lock_guard lock(cut_mu_);
+  cut_ = nullptr;
+  CutOptions options{{request.since().begin(), request.since().end()},
+                     request.bytes_per_second_max()};
   pushes_.Close();
-  auto files = store->Save(request.dir());
+  absl::StatusOr<std::unique_ptr<StoreCut>> cut = store->StartCut(request.dir(), options);
   pushes_.Open();
-  RETURN_IF_ERROR(files.status());
-  SaveReply reply;
-  ToProto(*files, reply.mutable_files());
+  RETURN_IF_ERROR(cut.status());
+  CutReply reply;
+  for (uint32_t epoch : (*cut)->epochs()) reply.add_epochs(epoch);
+  cut_ = std::make_unique<CutTask>(std::move(store), *std::move(cut));
   return RpcMessage{reply.SerializeAsString(), ""};
+}
+
+absl::StatusOr<RpcMessage> PsService::CutStatus(const RpcMessage& message) {
+  ASSIGN_OR_RETURN(CutStatusRequest request, Parse<CutStatusRequest>(message));
+  std::lock_guard lock(cut_mu_);
+  if (cut_ == nullptr) return absl::FailedPreconditionError("this server has not begun a cut");
+  if (request.hurry()) cut_->Hurry();
+  CutStatusReply reply;
+  reply.set_done(cut_->done());
+  if (cut_->done()) {
+    RETURN_IF_ERROR(cut_->files().status());
+    ToProto(*cut_->files(), reply.mutable_files());
+  }
+  return RpcMessage{reply.SerializeAsString(), ""};
+}
+
+absl::StatusOr<RpcMessage> PsService::Forget(const RpcMessage& message) {
+  ASSIGN_OR_RETURN(ForgetRequest request, Parse<ForgetRequest>(message));
+  ASSIGN_OR_RETURN(StorePtr store, Store());
+  RETURN_IF_ERROR(CheckTables(*store, request.epochs_size()));
+  store->ForgetBefore({request.epochs().begin(), request.epochs().end()});
+  return RpcMessage();
 }
 
 absl::StatusOr<RpcMessage> PsService::Load(const RpcMessage& message) {
@@ -253,7 +293,10 @@ absl::StatusOr<RpcMessage> PsService::Load(const RpcMessage& message) {
   RETURN_IF_ERROR(CheckShard(request.shard(), request.shards()));
   std::lock_guard lock(configure_mu_);
   ASSIGN_OR_RETURN(StorePtr store, NewStore(request.config()));
-  RETURN_IF_ERROR(store->Load({{request.dir(), FromProto(request.files())}}));
+  std::vector<StoredCut> chain;
+  for (const StoredCutProto& cut : request.chain())
+    chain.push_back({cut.dir(), FromProto(cut.files())});
+  RETURN_IF_ERROR(store->Load(chain));
   pushes_.Close();
   {
     std::lock_guard state(mu_);

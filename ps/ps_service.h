@@ -1,7 +1,7 @@
 // PsService: the calls of "starling.Ps" on a store, apart from any transport.
 //
 // Thread safety: any method, any thread. Handle answers before it returns; a
-// Save or Load takes as long as the store is large.
+// Load takes as long as the store is large.
 #pragma once
 
 #include <condition_variable>
@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "base/transport.h"
 #include "ps/attachment.h"
+#include "ps/cut_task.h"
 #include "ps/parameter_store.h"
 #include "ps/ps_server.h"
 #include "ps/shard_map.h"
@@ -49,7 +50,9 @@ class PsService {
   absl::StatusOr<RpcMessage> Pull(const RpcMessage& message);
   absl::StatusOr<RpcMessage> Push(const RpcMessage& message);
   absl::StatusOr<RpcMessage> Prefetch(const RpcMessage& message);
-  absl::StatusOr<RpcMessage> Save(const RpcMessage& message);
+  absl::StatusOr<RpcMessage> Cut(const RpcMessage& message);
+  absl::StatusOr<RpcMessage> CutStatus(const RpcMessage& message);
+  absl::StatusOr<RpcMessage> Forget(const RpcMessage& message);
   absl::StatusOr<RpcMessage> Load(const RpcMessage& message);
   absl::StatusOr<RpcMessage> Stats();
 
@@ -63,12 +66,14 @@ class PsService {
   const ShardMap map_;
   const std::function<void()> on_stop_;
 
-  Gate pushes_;              // Closed by Save and Load, so that they see one instant.
+  Gate pushes_;              // Closed by Cut and Load, so that they see one instant.
   std::mutex configure_mu_;  // Held by Configure and Load.
   int stores_ = 0;           // Made so far, under configure_mu_.
   std::mutex mu_;            // Guards the next two; not held while a call works.
   StorePtr store_;           // Null until configured.
   bool dense_set_ = false;
+  std::mutex cut_mu_;  // Guards the next.
+  std::unique_ptr<CutTask> cut_;
 };
 
 }  // namespace starling

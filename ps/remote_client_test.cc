@@ -4,85 +4,11 @@
 
 #include "base/sync_point.h"
 #include "gtest/gtest.h"
-#include "ps/parameter_client.h"
-#include "ps/ps_server.h"
+#include "ps/cluster_testing.h"
 #include "ps/ps_service.h"
-#include "ps/store_testing.h"
 
 namespace starling {
 namespace {
-
-absl::Status PullAndWait(ParameterClient& client, TestBatch& batch, std::span<float> dense,
-                         PullMode mode = PullMode::kCreate) {
-  std::promise<absl::Status> done;
-  client.Pull(mode, batch.keys, batch.row_spans, dense,
-              [&](absl::Status status) { done.set_value(std::move(status)); });
-  return done.get_future().get();
-}
-
-absl::Status PushAndWait(ParameterClient& client, const BatchName& name, TestBatch& batch) {
-  std::promise<absl::Status> done;
-  client.Push(name, 0.5f, batch.keys, batch.grad_spans, batch.dense,
-              [&](absl::Status status) { done.set_value(std::move(status)); });
-  return done.get_future().get();
-}
-
-// Servers of one job on loopback.
-struct Cluster {
-  explicit Cluster(int shards) {
-    for (int s = 0; s < shards; ++s) {
-      PsServerOptions options;
-      options.shard = s;
-      options.shards = shards;
-      options.scratch_dir = TestPath("scratch");
-      auto server = PsServer::Start(options);
-      EXPECT_TRUE(server.ok()) << server.status();
-      servers.push_back(*std::move(server));
-      options_.servers.push_back(absl::StrCat("127.0.0.1:", servers[s]->port()));
-    }
-  }
-  absl::StatusOr<std::unique_ptr<ParameterClient>> Connect(
-      const StoreConfig& config = TestConfig(),
-      const std::vector<float>& dense = RandomFloats(kTestDense, 5)) {
-    return NewRemoteClient(options_, config, dense);
-  }
-  std::unique_ptr<PsControl> Control() { return *PsControl::Connect(options_.servers); }
-
-  std::vector<std::unique_ptr<PsServer>> servers;
-  RemoteClientOptions options_;
-};
-
-// What a model would see: all rows and dense values of the first 200 ids.
-struct Seen {
-  explicit Seen(ParameterClient& client) : batch(1, 1000), dense(kTestDense) {
-    absl::Status status = PullAndWait(client, batch, dense, PullMode::kReadOnly);
-    EXPECT_TRUE(status.ok()) << status;
-  }
-  bool operator==(const Seen& other) const {
-    return batch.ids == other.batch.ids && batch.rows == other.batch.rows && dense == other.dense;
-  }
-  TestBatch batch;
-  std::vector<float> dense;
-};
-
-void Train(ParameterClient& client, uint32_t first, uint32_t last) {
-  for (uint32_t i = first; i < last; ++i) {
-    TestBatch batch(i);
-    std::vector<float> dense(kTestDense);
-    absl::Status status = PullAndWait(client, batch, dense);
-    if (status.ok()) status = PushAndWait(client, NameOf(i), batch);
-    ASSERT_TRUE(status.ok()) << status;
-  }
-}
-
-// A local client that starts as the clusters do.
-struct Local {
-  Local() : store(TestStore(TestConfig())), client(NewLocalClient(store.get())) {
-    EXPECT_TRUE(store->SetDense(RandomFloats(kTestDense, 5)).ok());
-  }
-  std::unique_ptr<ParameterStore> store;
-  std::unique_ptr<ParameterClient> client;
-};
 
 class RemoteTest : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Servers, RemoteTest, testing::Values(1, 2, 3));
@@ -134,7 +60,7 @@ TEST_P(RemoteTest, SavedByTwoServersLoadsIntoAnyNumber) {
     EXPECT_EQ(files.size(), 7u);  // Two tables and the names from each, and dense.bin.
   }
   Cluster readers(GetParam());
-  absl::Status status = readers.Control()->Load(TestConfig(), dir, files);
+  absl::Status status = readers.Control()->Load(TestConfig(), {{dir, files}});
   ASSERT_TRUE(status.ok()) << status;
   auto client = readers.Connect(TestConfig(), std::vector<float>(kTestDense));  // Not the first.
   ASSERT_TRUE(client.ok()) << client.status();
@@ -167,7 +93,7 @@ TEST(PsServerTest, ServersInTheWrongOrderAreRefused) {
 TEST(PsServerTest, CallsBeforeConfigureFail) {
   Cluster cluster(1);
   auto channel = ConnectRpc(cluster.options_.servers[0]);
-  for (const char* method : {"Pull", "Push", "Save", "Prefetch"}) {
+  for (const char* method : {"Pull", "Push", "Cut", "Prefetch"}) {
     EXPECT_EQ(channel->CallAndWait("starling.Ps", method, {}, absl::Seconds(30)).status().code(),
               absl::StatusCode::kFailedPrecondition)
         << method;
@@ -375,62 +301,6 @@ TEST(RemoteClientTest, WorkersAtOnceApplyEveryBatchOnce) {
   auto stats = cluster.Control()->GetStats();
   ASSERT_TRUE(stats.ok());
   for (const PsControl::Stats& s : *stats) EXPECT_EQ(s.batches_applied, kWorkers * kBatches);
-}
-
-// A save that runs beside pushes is one instant of each server: the rows of a
-// shard are those of the names it wrote.
-TEST(PsServerTest, SaveBesidePushesIsOneInstant) {
-  Cluster cluster(1);
-  auto client = cluster.Connect();
-  ASSERT_TRUE(client.ok());
-  std::string dir = TestPath("saved");
-  absl::StatusOr<std::vector<FileSetEntry>> files;
-  std::thread save;
-  for (uint32_t i = 0; i < 30; ++i) {
-    if (i == 10) save = std::thread([&] { files = cluster.Control()->Save(dir); });
-    Train(**client, i, i + 1);
-  }
-  save.join();
-  ASSERT_TRUE(files.ok()) << files.status();
-  Cluster again(1);
-  ASSERT_TRUE(again.Control()->Load(TestConfig(), dir, *files).ok());
-  auto resumed = again.Connect();
-  ASSERT_TRUE(resumed.ok());
-  Train(**resumed, 0, 30);  // A replay from the start: what was saved is skipped.
-  EXPECT_TRUE(Seen(**resumed) == Seen(**client));
-}
-
-TEST(PsServerTest, StopByRpcAnswersThenEndsWait) {
-  Cluster cluster(2);
-  auto control = cluster.Control();
-  std::thread waits([&] { cluster.servers[0]->Wait(); });
-  absl::Status status = control->Stop();
-  EXPECT_TRUE(status.ok()) << status;
-  waits.join();
-  cluster.servers[1]->Wait();
-  EXPECT_TRUE(absl::IsUnavailable(control->GetStats().status()));
-}
-
-TEST(PsServerTest, SyncPointsAreReachedInOrder) {
-  std::mutex mu;
-  std::vector<std::string> reached;
-  SetSyncPointHandler([&](absl::string_view name) {
-    std::lock_guard lock(mu);
-    reached.emplace_back(name);
-  });
-  {
-    Cluster cluster(1);
-    auto client = cluster.Connect();
-    ASSERT_TRUE(client.ok());
-    Train(**client, 0, 1);
-    EXPECT_TRUE(cluster.Control()->Save(TestPath("saved")).ok());
-  }
-  SetSyncPointHandler(nullptr);
-  std::erase_if(reached, [](const std::string& name) { return name.rfind("ps:", 0) != 0; });
-  EXPECT_EQ(reached, (std::vector<std::string>{"ps:configure", "ps:pulled", "ps:push_tables",
-                                               "ps:push_dense", "ps:push_named", "ps:push_applied",
-                                               "ps:save_start", "ps:table_cut", "ps:table_cut",
-                                               "ps:small_parts_written", "ps:save_end"}));
 }
 
 }  // namespace
