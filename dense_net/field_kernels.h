@@ -20,6 +20,12 @@ struct Strided {
 using RowsIn = Strided<const Real>;
 using RowsOut = Strided<Real>;
 
+// Row at[i] of `rows`.
+struct GatheredRows {
+  const Real* rows;
+  const uint32_t* at;
+};
+
 struct FieldKernels {
   // y (m, dim) = half of (the squared sum less the sum of squares) of x (m, slots, dim),
   // by coordinate. scratch: (m, dim).
@@ -57,6 +63,10 @@ struct FieldKernels {
   void (*scaled_multiply)(int64_t n, Real scale, const Real* a, const Real* b, Real* out, bool add);
   // out (m, n) = x.
   void (*copy_rows)(int m, int n, RowsIn x, RowsOut out, bool add);
+  // out (m, n) += the rows that each of `sources` names, one source after the other.
+  void (*add_gathered)(int m, int n, int sources, const GatheredRows* from, Real* out);
+  // Row to[i] of out += row i of x (m, n), in the order of i.
+  void (*scatter_add)(int m, int n, const uint32_t* to, RowsIn x, RowsOut out);
   // out (m, n) = the sum of the `parts` vectors of each row of x (m, parts, n).
   void (*sum_parts)(int m, int parts, int n, const Real* x, Real* out);
   // out (m, parts, n): each of the vectors is g's (m, n).

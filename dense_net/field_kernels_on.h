@@ -204,6 +204,26 @@ struct FieldKernelsOn {
       Put(&out.data[i * out.stride + j], x.data[i * x.stride + j], add);
     });
   }
+  static void AddGathered(int m, int n, int sources, const GatheredRows* from, Real* out) {
+    Run::Rows(m, [=] STARLING_HOST_DEVICE(int i) {
+      Real* __restrict to = out + int64_t{i} * n;
+      const auto row = [&](int s) { return from[s].rows + int64_t{from[s].at[i]} * n; };
+      int s = 0;
+      for (; s + 4 <= sources; s += 4) {
+        const Real *a = row(s), *b = row(s + 1), *c = row(s + 2), *d = row(s + 3);
+        for (int j = 0; j < n; ++j) to[j] = to[j] + a[j] + b[j] + c[j] + d[j];
+      }
+      for (; s < sources; ++s) {
+        const Real* a = row(s);
+        for (int j = 0; j < n; ++j) to[j] += a[j];
+      }
+    });
+  }
+  static void ScatterAdd(int m, int n, const uint32_t* to, RowsIn x, RowsOut out) {
+    Run::Columns(m, n, [=] STARLING_HOST_DEVICE(int i, int j) {
+      out.data[to[i] * out.stride + j] += x.data[i * x.stride + j];
+    });
+  }
   static void SumParts(int m, int parts, int n, const Real* x, Real* out) {
     Run::Rows(m, [=] STARLING_HOST_DEVICE(int i) {
       SumSlots(parts, n, x + int64_t{i} * parts * n, out + int64_t{i} * n);
@@ -314,6 +334,8 @@ struct FieldKernelsOn {
       .softmax_backward = SoftmaxBackward,
       .scaled_multiply = ScaledMultiply,
       .copy_rows = CopyRows,
+      .add_gathered = AddGathered,
+      .scatter_add = ScatterAdd,
       .sum_parts = SumParts,
       .spread_parts = SpreadParts,
       .pair_products = PairProducts,

@@ -29,12 +29,14 @@ class NetworkImpl : public Network {
       : spec_(spec),
         options_(options),
         graph_(std::move(graph)),
+        pooled_(PooledSlots(spec)),
         train_plan_(PlanMemory(graph_, true)),
         score_plan_(PlanMemory(graph_, false)) {
     for (size_t i = 0; i < graph_.ops.size(); ++i) {
       const Op& op = *graph_.ops[i];
       if (dynamic_cast<const CoupledOp*>(&op) != nullptr) barriers_.push_back(static_cast<int>(i));
       const bool input_grad = !op.inputs().empty() && train_plan_.wants_grad[op.inputs()[0].id];
+      shares_ = shares_ || op.shares();
       flops_forward_ += op.ForwardFlops();
       flops_train_ += op.ForwardFlops() + op.BackwardFlops(input_grad);
     }
@@ -88,6 +90,10 @@ class NetworkImpl : public Network {
     step.training = true;
     step.seed = step_seed;
     auto* space = static_cast<StepWorkspace*>(workspace);
+    if (shares_ && options_.sharing != Sharing::kNever) {
+      space->shared.Find(step, pooled_, options_.sharing);
+      if (!space->shared.slots.empty()) step.shared = &space->shared;
+    }
     StepRun run(graph_, train_plan_, barriers_, options_.lanes, pool, step, space);
     const double loss = run.Train(param_grads.data());
     if (!std::isfinite(loss)) {
@@ -95,6 +101,7 @@ class NetworkImpl : public Network {
           absl::StrCat("the loss is not finite; the first op with such an output is `",
                        run.FirstNonFinite(), "`. Lower the learning rate, or set train.clip_norm"));
     }
+    run.FinishGradients(param_grads.data());
     SumRowGradients(*step.device, spec_, graph_, batch, pool, space, row_grads);
     return loss;
   }
@@ -200,7 +207,9 @@ class NetworkImpl : public Network {
   const GraphSpec spec_;
   const NetworkOptions options_;
   const Graph graph_;
+  const std::vector<SlotSpec> pooled_;
   const MemoryPlan train_plan_, score_plan_;
+  bool shares_ = false;        // Some op looks at Step::shared.
   std::vector<int> barriers_;  // Coupled ops.
   double flops_forward_ = 0, flops_train_ = 0;
 };

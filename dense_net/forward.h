@@ -5,7 +5,8 @@
 // number of lanes (tile t belongs to lane t % lanes): tiles and lanes are
 // functions of options and data, never of threads or time, so results do not
 // depend on the pool. A row's score does not depend on the rows around it,
-// except through ops that couple a batch while training (batch norm).
+// except through ops that couple a batch while training (batch norm), and while
+// training by the rounding of sums whose order follows the batch (shared_product.h).
 //
 // A const object; all that changes in a step lives in a Workspace. Any number
 // of threads may run at once, each with a workspace of its own.
@@ -28,10 +29,16 @@
 namespace starling {
 
 class Device;
+
+// Where rows of a batch have vectors in common, training may multiply these once
+// (shared_product.h): where that is faster; the others are for tests.
+enum class Sharing { kNever, kWhereFaster, kWhereverPossible };
+
 struct NetworkOptions {
   int tile = 256;
   int lanes = 4;
   bool fuse = true;  // Join chains of ops (graph_passes.h); no bit of a result depends on it.
+  Sharing sharing = Sharing::kWhereFaster;
   const Device* device = nullptr;  // Where ops run; null: the CPU.
 };
 

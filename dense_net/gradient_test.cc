@@ -51,7 +51,8 @@ void ExpectClose(double grad, double slope, const std::string& what) {
 TEST_P(GradientTest, MatchesCentralDifferences) {
   World world = MakeWorld(GetParam(), {.rows = 11, .seed = 3});
   // Tiles of 4 rows in 2 lanes: sums over tiles and lanes are in the check.
-  auto network = MakeNetwork(world.spec, {.tile = 4, .lanes = 2});
+  auto network =
+      MakeNetwork(world.spec, {.tile = 4, .lanes = 2, .sharing = Sharing::kWhereverPossible});
   std::vector<Real> params = RandomParams(*network, 4);
   auto result = RunTrain(*network, world, params);
   ASSERT_TRUE(result.ok()) << result.status();
@@ -80,7 +81,8 @@ TEST_P(GradientTest, MatchesCentralDifferences) {
 INSTANTIATE_TEST_SUITE_P(
     Models, GradientTest,
     testing::Values(
-        "lr {}", "fm {}", "dnn { hidden: 5 hidden: 3 activation: TANH }",
+        "deepfm { hidden: 17 }", "dcnv2 { cross_layers: 1 hidden: 16 batch_norm: true }", "lr {}",
+        "fm {}", "dnn { hidden: 5 hidden: 3 activation: TANH }",
         "dnn { hidden: 17 hidden: 18 activation: SIGMOID }", "dnn { hidden: 7 hidden: 6 }",
         "dnn { hidden: 5 hidden: 4 activation: TANH batch_norm: true }",
         "dnn { hidden: 6 activation: TANH dropout: 0.3 }",

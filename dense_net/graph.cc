@@ -37,7 +37,8 @@ void Renumber(std::span<const int> new_id, Graph* graph) {
 }
 
 Value GraphBuilder::Append(std::unique_ptr<Op> op) {
-  const Value value{static_cast<int>(graph_.ops.size()), op->width(), op->sequence()};
+  const Value value{static_cast<int>(graph_.ops.size()), op->width(), op->sequence(),
+                    op->embedding()};
   graph_.ops.push_back(std::move(op));
   return value;
 }

@@ -29,7 +29,10 @@ struct Value {
   int id = -1;
   int width = 0;
   int sequence = -1;  // Its rows are the positions of Graph::sequences[sequence]; -1: the batch's.
+  int embedding = 0;  // Its first so many columns are the embedding's, all of them.
 };
+
+struct SharedSlots;
 
 // What all tiles of one step share.
 struct Step {
@@ -46,6 +49,7 @@ struct Step {
   double* tile_loss = nullptr;  // (tiles): each loss adds its weighted sum over the tile's rows.
   // By sequence of the graph, (rows + 1): row r has positions [p[r], p[r + 1]).
   std::span<const std::vector<int64_t>> positions;
+  const SharedSlots* shared = nullptr;  // Null: none.
 
   // Rows, or positions, before a row of the batch; in all; and of a tile.
   int64_t Before(int sequence, int64_t row) const {
@@ -148,6 +152,17 @@ class Op {
 
   // Fills the state, once a step, before any tile.
   virtual void Prepare(const Step& /*step*/, Real* /*state*/) const {}
+
+  // Work on the whole batch, in parts that run side by side: after Prepare and before
+  // any tile; and after all tiles, where param_grads has the sum of the lanes.
+  virtual int Parts(const Step& /*step*/) const { return 0; }
+  virtual void BeforeTiles(const Step& /*step*/, int /*part*/, Real* /*state*/) const {}
+  virtual void AfterTiles(const Step& /*step*/, int /*part*/, Real* /*state*/,
+                          Real* /*param_grads*/) const {}
+  // Looks at Step::shared.
+  virtual bool shares() const { return false; }
+  // Value::embedding of the output.
+  virtual int embedding() const { return 0; }
 
   // For passes: input v becomes the output of op new_id[its id].
   void RenumberInputs(std::span<const int> new_id);

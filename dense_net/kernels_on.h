@@ -86,6 +86,15 @@ STARLING_HOST_DEVICE inline void SumSlots(int slots, int dim, const Real* x, Rea
     for (int d = 0; d < dim; ++d) sum[d] += x[s * dim + d];
 }
 
+// Rows that are read one after the other from anywhere: asked for so many ahead.
+inline constexpr uint32_t kAhead = 12;
+STARLING_HOST_DEVICE inline void Prefetch(const Real* row, int dim) {
+#ifndef __CUDA_ARCH__
+  __builtin_prefetch(row);
+  __builtin_prefetch(row + dim - 1);
+#endif
+}
+
 template <typename Run>
 struct KernelsOn {
   static void AddRows(int m, int n, const Real* x, const Real* scale, Real* out) {
@@ -287,6 +296,10 @@ struct KernelsOn {
 
   static void Pool(const SlotView& slot, int64_t first, int m, int offset, int dim, Real* out,
                    int64_t stride) {
+    if (m == 0) return;
+    const uint32_t end =
+        slot.offsets[slot.entry_of_row == nullptr ? first + m
+                                                  : slot.entry_of_row[first + m - 1] + 1];
     Run::Rows(m, [=] STARLING_HOST_DEVICE(int i) {
       Real* to = out + i * stride;
       uint32_t entry = static_cast<uint32_t>(first + i);
@@ -299,6 +312,9 @@ struct KernelsOn {
       }
       for (int d = 0; d < dim; ++d) to[d] = 0;
       for (uint32_t v = slot.offsets[entry]; v < slot.offsets[entry + 1]; ++v) {
+        if (Run::kRowsInOrder && v + kAhead < end) {
+          Prefetch(slot.rows + slot.index[v + kAhead] * slot.width + offset, dim);
+        }
         const Real* row = slot.rows + slot.index[v] * slot.width + offset;
         const Real weight = slot.weights == nullptr ? 1 : slot.weights[v];
         for (int d = 0; d < dim; ++d) to[d] += weight * row[d];
@@ -308,10 +324,20 @@ struct KernelsOn {
 
   static void SumOccurrences(const uint32_t* offsets, const Occurrence* occurrences, int ids,
                              const GradientRoute* routes, int width, Real* grads) {
+    const uint32_t end = offsets[ids];
     Run::Rows(ids, [=] STARLING_HOST_DEVICE(int u) {
       Real* grad = grads + int64_t{u} * width;
       for (int d = 0; d < width; ++d) grad[d] = 0;
       for (uint32_t at = offsets[u]; at < offsets[u + 1]; ++at) {
+        if (Run::kRowsInOrder && at + kAhead < end) {
+          const Occurrence& next = occurrences[at + kAhead];
+          const GradientRoute& to = routes[next.slot];
+          const uint32_t row =
+              to.row_of_entry == nullptr ? next.entry : to.row_of_entry[next.entry];
+          if (to.embedding != nullptr) {
+            Prefetch(to.embedding + row * to.embedding_stride, to.embedding_dim);
+          }
+        }
         const Occurrence& o = occurrences[at];
         const GradientRoute& route = routes[o.slot];
         const uint32_t row = route.row_of_entry == nullptr ? o.entry : route.row_of_entry[o.entry];

@@ -17,6 +17,7 @@ class ConcatOp : public Op {
   ConcatOp(std::string name, std::vector<Value> inputs)
       : Op(std::move(name), inputs, WidthOf(inputs)) {}
   std::string Key() const override { return "concat"; }
+  int embedding() const override { return inputs()[0].embedding; }
 
   void Forward(const OpTile& tile) const override {
     Real* out = tile.out;

@@ -38,6 +38,7 @@ class EmbeddingOp : public Op {
   std::string Key() const override { return "embedding"; }
   bool trainable() const override { return true; }
   bool keeps_gradient() const override { return true; }
+  int embedding() const override { return width(); }
 
   void Forward(const OpTile& tile) const override {
     Real* out = tile.out;

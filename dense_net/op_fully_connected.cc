@@ -3,6 +3,7 @@
 
 #include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
+#include "dense_net/shared_product.h"
 
 namespace starling {
 namespace {
@@ -13,7 +14,11 @@ constexpr int64_t kPackRowsMin = 48;
 class FullyConnectedOp : public Op {
  public:
   FullyConnectedOp(std::string name, Value x, int width, int64_t weight, int64_t bias)
-      : Op(std::move(name), {x}, width), k_(x.width), weight_(weight), bias_(bias) {}
+      : Op(std::move(name), {x}, width),
+        k_(x.width),
+        weight_(weight),
+        bias_(bias),
+        shared_(x.embedding, x.width, width, weight) {}
 
   bool trainable() const override { return true; }
   Fusing fusing() const override { return Fusing::kHead; }
@@ -22,14 +27,28 @@ class FullyConnectedOp : public Op {
     return (input_grad ? 4.0 : 2.0) * k_ * width();
   }
 
+  bool shares() const override { return shared_.possible(); }
+  int Parts(const Step& step) const override {
+    return shared_.Applies(step) ? shared_.Parts(step) : 0;
+  }
+  void BeforeTiles(const Step& step, int part, Real* state) const override {
+    shared_.BeforeTiles(step, part, state);
+  }
+  void AfterTiles(const Step& step, int part, Real* state, Real* param_grads) const override {
+    shared_.AfterTiles(step, part, state, param_grads);
+  }
+
   // The packed weights, and transposed for the backward pass.
   int64_t StateFloats(const Step& step) const override {
+    if (shared_.Applies(step)) return shared_.StateFloats(step);
     return PackedGemmFloats(k_, width()) + (step.training ? PackedGemmFloats(width(), k_) : 0);
   }
   int64_t ScratchFloats(int tile) const override {
-    return std::max(PackedGemmFloats(tile, width()), int64_t{k_} * kGemmPanel);
+    const int64_t shared = shares() ? shared_.ScratchFloats(tile) : 0;
+    return std::max({PackedGemmFloats(tile, width()), int64_t{k_} * kGemmPanel, shared});
   }
   void Prepare(const Step& step, Real* state) const override {
+    if (shared_.Applies(step)) return shared_.Prepare(step, state);
     const Real* w = step.params + weight_;
     if (!Packs(step)) return;
     step.device->PackGemmB(k_, width(), w, width(), 1, state);
@@ -45,6 +64,7 @@ class FullyConnectedOp : public Op {
       return tile.device().RowDots(tile.rows, k_, tile.in[0], w, bias == nullptr ? 0 : *bias,
                                    tile.out);
     }
+    if (shared_.Applies(*tile.step)) return shared_.Forward(tile, bias);
     const GemmB b = Packs(*tile.step) ? PackedGemmB(k_, width(), tile.state)
                                       : tile.device().ViewGemmB(k_, width(), w, tile.scratch);
     tile.device().Gemm(tile.rows, width(), k_, {tile.in[0], k_, 1}, b,
@@ -55,6 +75,7 @@ class FullyConnectedOp : public Op {
     const int m = tile.rows, n = width();
     Real* grads = tile.param_grads;
     if (bias_ >= 0) tile.kernels().add_rows(m, n, tile.out_grad, nullptr, grads + bias_);
+    if (shared_.Applies(*tile.step)) return shared_.Backward(tile);
     if (n == 1) {
       tile.kernels().add_rows(m, k_, tile.in[0], tile.out_grad, grads + weight_);
     } else {
@@ -79,6 +100,7 @@ class FullyConnectedOp : public Op {
 
   const int k_;
   const int64_t weight_, bias_;  // Offsets; bias -1: none.
+  const SharedProduct shared_;
 };
 
 }  // namespace

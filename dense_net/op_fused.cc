@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "dense_net/head_op.h"
 #include "dense_net/ops.h"
 
 namespace starling {
@@ -10,17 +11,13 @@ namespace {
 constexpr int kStrip = 96;
 
 // A chain of ops in one place of memory: the head writes it, the others work in it.
-class FusedOp : public Op {
+class FusedOp : public HeadOp {
  public:
   explicit FusedOp(std::vector<std::unique_ptr<Op>> parts)
-      : Op(parts[0]->name(), parts[0]->inputs(), parts.back()->width()), parts_(std::move(parts)) {}
+      : HeadOp(parts[0]->name(), parts[0]->inputs(), parts.back()->width()),
+        parts_(std::move(parts)) {}
 
   bool trainable() const override { return head().trainable(); }
-  double ForwardFlops() const override { return head().ForwardFlops(); }
-  double BackwardFlops(bool input_grad) const override { return head().BackwardFlops(input_grad); }
-  int64_t StateFloats(const Step& step) const override { return head().StateFloats(step); }
-  int64_t ScratchFloats(int tile) const override { return head().ScratchFloats(tile); }
-  void Prepare(const Step& step, Real* state) const override { head().Prepare(step, state); }
 
   void Forward(const OpTile& tile) const override {
     for (int row = 0; row < tile.rows; row += kStrip) {
@@ -45,7 +42,7 @@ class FusedOp : public Op {
   }
 
  private:
-  const Op& head() const { return *parts_[0]; }
+  const Op& head() const override { return *parts_[0]; }
 
   // Rows [row, row + rows) of a tile.
   OpTile Rows(const OpTile& tile, int row, int rows) const {

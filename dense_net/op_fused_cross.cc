@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "dense_net/head_op.h"
 #include "dense_net/ops.h"
 
 namespace starling {
@@ -10,19 +11,15 @@ namespace {
 constexpr int kStrip = 96;
 
 // y = x0 * u + x with u from the head, which is kept for the gradient of x0.
-class FusedCrossOp : public Op {
+class FusedCrossOp : public HeadOp {
  public:
   FusedCrossOp(std::unique_ptr<Op> head, const Op& cross)
-      : Op(cross.name(), {cross.inputs()[0], cross.inputs()[2], head->inputs()[0]}, cross.width()),
+      : HeadOp(cross.name(), {cross.inputs()[0], cross.inputs()[2], head->inputs()[0]},
+               cross.width()),
         head_(std::move(head)) {}
 
   bool trainable() const override { return true; }
   int kept_width() const override { return width(); }
-  double ForwardFlops() const override { return head_->ForwardFlops(); }
-  double BackwardFlops(bool input_grad) const override { return head_->BackwardFlops(input_grad); }
-  int64_t StateFloats(const Step& step) const override { return head_->StateFloats(step); }
-  int64_t ScratchFloats(int tile) const override { return head_->ScratchFloats(tile); }
-  void Prepare(const Step& step, Real* state) const override { head_->Prepare(step, state); }
 
   void Forward(const OpTile& tile) const override {
     for (int row = 0; row < tile.rows; row += kStrip) {
@@ -59,6 +56,8 @@ class FusedCrossOp : public Op {
   }
 
  private:
+  const Op& head() const override { return *head_; }
+
   // What the head sees of a tile.
   static OpTile Head(const OpTile& tile) {
     OpTile head = tile;

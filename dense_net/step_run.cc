@@ -21,6 +21,35 @@ StepRun::StepRun(const Graph& graph, const MemoryPlan& plan, std::span<const int
   Reserve();
 }
 
+StepRun::LaneQueue::LaneQueue(int lanes, int tiles, StepWorkspace* space)
+    : lanes_(lanes), tiles_(tiles), next_(space->lane_next) {
+  next_.resize(lanes);
+  for (int lane = 0; lane < lanes; ++lane) next_[lane] = lane;
+}
+
+int StepRun::LaneQueue::Take() {
+  int best = -1;
+  for (int lane = 0; lane < lanes_; ++lane) {
+    const bool free = next_[lane] >= 0 && next_[lane] < tiles_;
+    if (free && (best < 0 || next_[lane] < next_[best])) best = lane;
+  }
+  if (best < 0) return -1;
+  const int tile = next_[best];
+  next_[best] = -1;
+  return tile;
+}
+
+int StepRun::LaneQueue::First() {
+  absl::MutexLock lock(&mu_);
+  return Take();
+}
+
+int StepRun::LaneQueue::Next(int done) {
+  absl::MutexLock lock(&mu_);
+  next_[done % lanes_] = done + lanes_;
+  return Take();
+}
+
 // A request's sequence counts for each of its rows.
 void StepRun::CountPositions() {
   const Batch& batch = *step_.batch;
@@ -76,7 +105,9 @@ void StepRun::Reserve() {
   step_.tile_loss = space.tile_loss.data();
   const int64_t rows = int64_t{step_.batch->rows} + 1;
   if (graph_.embedding >= 0) {
-    space.embedding_grad.Reserve(*step_.device, rows * graph_.ops[graph_.embedding]->width());
+    const int width = graph_.ops[graph_.embedding]->width();
+    space.shared.gradient = space.embedding_grad.Reserve(*step_.device, rows * width);
+    space.shared.stride = width;
   }
   if (graph_.linear >= 0) space.linear_grad.Reserve(*step_.device, rows);
   space.sequence_grads.resize(graph_.sequences.size());
@@ -134,10 +165,23 @@ OpTile StepRun::Bind(int op, const Tile& tile) const {
 void StepRun::Prepare() {
   Parallel(static_cast<int>(graph_.ops.size()),
            [&](int op) { graph_.ops[op]->Prepare(step_, State(op)); });
+  for (size_t op = 0; op < graph_.ops.size(); ++op) {
+    Parallel(graph_.ops[op]->Parts(step_), [&](int part) {
+      graph_.ops[op]->BeforeTiles(step_, part, State(static_cast<int>(op)));
+    });
+  }
   if (!step_.training) return;
   std::fill_n(step_.tile_loss, step_.tiles, 0.0);
   Parallel(lanes_,
            [&](int lane) { step_.device->kernels().fill(lane_floats_, 0, LaneGrads(lane)); });
+}
+
+void StepRun::FinishGradients(Real* param_grads) {
+  for (size_t op = 0; op < graph_.ops.size(); ++op) {
+    Parallel(graph_.ops[op]->Parts(step_), [&](int part) {
+      graph_.ops[op]->AfterTiles(step_, part, State(static_cast<int>(op)), param_grads);
+    });
+  }
 }
 
 void StepRun::Forward(const Tile& tile, int begin, int end) {

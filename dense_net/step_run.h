@@ -6,10 +6,14 @@
 // all tiles finish a stage before any starts the next.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "dense_net/graph.h"
 #include "dense_net/memory_plan.h"
 #include "dense_net/workspace.h"
@@ -28,6 +32,8 @@ class StepRun {
   // Returns the mean loss and fills param_grads (param_floats). The gradients
   // that rows need are left in the workspace.
   double Train(Real* param_grads);
+  // The part of the gradients that ops leave for the whole batch, if the loss is finite.
+  void FinishGradients(Real* param_grads);
   // After a loss that is not finite: the name of the first op, in running
   // order, with such an output.
   const std::string& FirstNonFinite();
@@ -35,6 +41,19 @@ class StepRun {
  private:
   struct Tile {
     int index, lane;
+  };
+  // The tiles that are not yet taken.
+  class LaneQueue {
+   public:
+    LaneQueue(int lanes, int tiles, StepWorkspace* space);
+    int First();         // A tile to do; -1: none is left, or all lanes with one are busy.
+    int Next(int done);  // Likewise, after `done`.
+
+   private:
+    int Take() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+    const int lanes_, tiles_;
+    absl::Mutex mu_;
+    std::vector<int>& next_ ABSL_GUARDED_BY(mu_);  // By lane: its next tile; busy lanes negative.
   };
 
   OpTile Bind(int op, const Tile& tile) const;
@@ -68,11 +87,14 @@ class StepRun {
       pool_->ParallelFor(n, std::cref(fn));
     }
   }
-  // Calls fn(tile) for all tiles, those of a lane in order.
+  // Calls fn(tile) for all tiles, those of a lane in order. Threads take a tile at a
+  // time, of the lane that is behind: a thread that shares its core holds up no lane.
   template <typename Fn>
   void ForTiles(const Fn& fn) {
-    Parallel(lanes_, [&](int lane) {
-      for (int t = lane; t < step_.tiles; t += lanes_) fn(Tile{t, lane});
+    LaneQueue queue(lanes_, step_.tiles, space_);
+    const int threads = pool_ == nullptr ? 1 : std::min(pool_->threads(), lanes_);
+    Parallel(threads, [&](int) {
+      for (int t = queue.First(); t >= 0; t = queue.Next(t)) fn(Tile{t, t % lanes_});
     });
   }
 

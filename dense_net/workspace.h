@@ -8,6 +8,7 @@
 
 #include "dense_net/device.h"
 #include "dense_net/forward.h"
+#include "dense_net/shared_slots.h"
 
 namespace starling {
 
@@ -21,8 +22,8 @@ class RealBuffer {
  public:
   Real* Reserve(const Device& device, int64_t floats) {
     if (floats > size_) {
-      data_ = {device.Allocate(floats), FreeOnDevice{&device}};
-      size_ = floats;
+      size_ = floats + floats / 8;  // The next batch may be a little larger.
+      data_ = {device.Allocate(size_), FreeOnDevice{&device}};
     }
     return data_.get();
   }
@@ -45,6 +46,8 @@ struct StepWorkspace : Workspace {
   std::vector<std::vector<int64_t>> positions;  // By sequence; see Step::positions.
   std::vector<std::vector<uint32_t>>
       position_of_entry;  // By sequence of requests: the first row's.
+  SharedSlots shared;
+  std::vector<int> lane_next;  // See StepRun::LaneQueue.
   std::vector<double> tile_loss;
   std::vector<int> tile_bad_op;  // First op with a non-finite output, if looked for.
   std::vector<uint32_t> row_of_request;

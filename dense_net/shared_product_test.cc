@@ -1,0 +1,128 @@
+// Products that rows share give the plain form's numbers, by whatever batch.
+#include "dense_net/shared_product.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "dense_net/test_world.h"
+
+namespace starling {
+namespace {
+
+void ExpectNear(const std::vector<float>& got, const std::vector<float>& want, const char* what) {
+  ASSERT_EQ(got.size(), want.size());
+  double largest = 0;
+  for (float x : want) largest = std::max<double>(largest, std::fabs(x));
+  for (size_t i = 0; i < got.size(); ++i) {
+    ASSERT_NEAR(got[i], want[i], 2e-6 * largest) << what << " " << i;
+  }
+}
+
+class SharedProductTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(SharedProductTest, StepIsThePlainOne) {
+  ThreadPool pool(2);
+  for (bool requests : {false, true}) {
+    World world = MakeWorld(GetParam(), {.rows = 301, .dim = 5, .ids = 40, .requests = requests});
+    auto plain = MakeNetwork(world.spec, {.tile = 64, .sharing = Sharing::kNever});
+    auto shared = MakeNetwork(world.spec, {.tile = 64, .sharing = Sharing::kWhereverPossible});
+    const std::vector<float> params = RandomParams(*plain, 9);
+    auto want = RunTrain(*plain, world, params), got = RunTrain(*shared, world, params, 5, &pool);
+    ASSERT_TRUE(want.ok() && got.ok());
+    EXPECT_NE(got->param_grads, want->param_grads) << "nothing was shared";
+    EXPECT_NEAR(got->loss, want->loss, 1e-6);
+    ExpectNear(got->scores, want->scores, "scores");
+    ExpectNear(got->param_grads, want->param_grads, "parameter gradients");
+    for (size_t t = 0; t < world.rows.size(); ++t) {
+      ExpectNear(got->row_grads[t], want->row_grads[t], "row gradients");
+    }
+    EXPECT_EQ(RunScore(*shared, world.batch, world.rows, params),
+              RunScore(*plain, world.batch, world.rows, params));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Models, SharedProductTest,
+    testing::Values("dnn { hidden: 17 hidden: 3 }", "deepfm { hidden: 16 hidden: 3 dropout: 0.2 }",
+                    "wide_deep { hidden: 40 batch_norm: true }",
+                    "dcnv2 { cross_layers: 2 hidden: 19 }",
+                    "mmoe { experts: 2 expert { hidden: 18 } tower { hidden: 5 } "
+                    "} | name: 'a' label: 'y0' | name: 'b' label: 'y1'"));
+
+Batch OneSlot(std::vector<uint32_t> offsets, std::vector<uint32_t> index, uint32_t ids) {
+  Batch batch;
+  batch.rows = static_cast<uint32_t>(offsets.size() - 1);
+  TableIds table;
+  table.ids.resize(ids);
+  table.slots.push_back({.offsets = std::move(offsets), .index = std::move(index)});
+  batch.tables.push_back(std::move(table));
+  return batch;
+}
+
+struct Found {
+  SharedSlots shared;
+  std::vector<float> rows;
+  void Find(const Batch& batch, int dim, Sharing sharing) {
+    SlotSpec spec;
+    spec.set_embedding_dim(dim);
+    rows.resize(batch.tables[0].ids.size() * dim);
+    const std::span<const float> table(rows);
+    Step step;
+    step.batch = &batch;
+    step.rows = {&table, 1};
+    shared.Find(step, {&spec, 1}, sharing);
+  }
+};
+
+TEST(SharedSlots, DistinctIdsInTheOrderOfRows) {
+  const Batch batch = OneSlot({0, 1, 2, 2, 3, 4}, {7, 2, 7, 7}, 9);
+  Found found;
+  found.Find(batch, 4, Sharing::kWhereverPossible);
+  ASSERT_EQ(found.shared.slots.size(), 1u);
+  EXPECT_TRUE(found.shared.rest.empty());
+  const SharedSlot& slot = found.shared.slots[0];
+  ASSERT_EQ(slot.count, 2);
+  EXPECT_EQ(found.shared.vectors, 3);
+  EXPECT_EQ(std::vector<uint32_t>(slot.vector_of_row, slot.vector_of_row + 5),
+            (std::vector<uint32_t>{0, 1, 2, 0, 0}));
+  EXPECT_EQ(std::vector<uint32_t>(slot.first_row, slot.first_row + 2),
+            (std::vector<uint32_t>{0, 1}));
+  EXPECT_EQ(slot.vectors.index[0], 7u);
+  EXPECT_EQ(slot.vectors.index[1], 2u);
+}
+
+TEST(SharedSlots, ListsAreShareableByRequestAlone) {
+  Batch batch = OneSlot({0, 2, 3, 5}, {0, 1, 1, 0, 2}, 3);
+  Found found;
+  found.Find(batch, 4, Sharing::kWhereverPossible);
+  EXPECT_TRUE(found.shared.slots.empty());
+  ASSERT_EQ(found.shared.rest.size(), 1u);
+  EXPECT_EQ(found.shared.rest[0].width, 4);
+
+  batch.tables[0].slots[0].axis = Axis::kRequest;
+  batch.requests = 3;
+  batch.rows = 6;
+  batch.request_of_row = {0, 0, 0, 2, 2, 2};
+  found.Find(batch, 4, Sharing::kWhereverPossible);
+  ASSERT_EQ(found.shared.slots.size(), 1u);
+  const SharedSlot& slot = found.shared.slots[0];
+  EXPECT_EQ(slot.count, 3);
+  EXPECT_EQ(std::vector<uint32_t>(slot.first_row, slot.first_row + 3),
+            (std::vector<uint32_t>{0, 6, 3}));
+}
+
+TEST(SharedSlots, FewDistinctIdsAreFasterShared) {
+  std::vector<uint32_t> offsets(1001), index(1000);
+  for (uint32_t r = 0; r <= 1000; ++r) offsets[r] = r;
+  for (const auto& [ids, dim, shared] : std::vector<std::tuple<uint32_t, int, bool>>{
+           {30, 16, true}, {320, 16, true}, {340, 16, false}, {320, 8, false}, {1, 1, false}}) {
+    for (uint32_t r = 0; r < 1000; ++r) index[r] = r % ids;
+    Found found;
+    found.Find(OneSlot(offsets, index, ids), dim, Sharing::kWhereFaster);
+    EXPECT_EQ(found.shared.slots.size(), shared ? 1u : 0u) << ids << " ids of dim " << dim;
+  }
+}
+
+}  // namespace
+}  // namespace starling
