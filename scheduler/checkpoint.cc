@@ -130,6 +130,16 @@ absl::StatusOr<Checkpoint> LatestCheckpoint(const std::string& root) {
   return newest;
 }
 
+absl::StatusOr<std::optional<Checkpoint>> CheckpointToResume(const std::string& root, bool resume) {
+  absl::StatusOr<Checkpoint> latest = LatestCheckpoint(root);
+  if (absl::IsNotFound(latest.status())) return std::nullopt;
+  RETURN_IF_ERROR(latest.status());
+  if (resume) return *std::move(latest);
+  return absl::AlreadyExistsError(
+      absl::StrCat(root, ": holds checkpoints up to step ", latest->info.state().step(),
+                   "; go on from there with --resume, or choose another train.dir"));
+}
+
 absl::StatusOr<Checkpoint> FindCheckpoint(const std::string& path) {
   if (!PathExists(JoinPath(path, "MANIFEST"))) return LatestCheckpoint(path);
   ASSIGN_OR_RETURN(Checkpoint checkpoint, OpenCheckpoint(path));
@@ -165,16 +175,6 @@ absl::Status FinishCheckpoint(const std::string& dir, const CheckpointInfo& info
   Prune(RootOf(dir), std::filesystem::path(dir).filename().string(), retention);
   STARLING_SYNC_POINT("checkpoint:after_prune");
   return absl::OkStatus();
-}
-
-absl::StatusOr<std::string> WriteCheckpoint(
-    const std::string& root, const CheckpointInfo& info, const Retention& retention,
-    const std::function<absl::StatusOr<std::vector<FileSetEntry>>(const std::string& dir)>&
-        write_parts) {
-  absl::StatusOr<std::string> dir = NewCheckpointDir(root, info.state().step());
-  if (!dir.ok()) return Annotate(dir.status(), "checkpoint not written");
-  RETURN_IF_ERROR(FinishCheckpoint(*dir, info, retention, [&] { return write_parts(*dir); }));
-  return dir;
 }
 
 }  // namespace starling

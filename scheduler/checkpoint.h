@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,9 @@ absl::Status VerifyCheckpoint(const Checkpoint& checkpoint);
 // reported on stderr and the one before it taken; DataLoss if all are damaged,
 // NotFound if there is none.
 absl::StatusOr<Checkpoint> LatestCheckpoint(const std::string& root);
+// The same for a run that begins there; none is no error. AlreadyExists if there is one
+// and the run does not resume: its checkpoints would be mixed with those.
+absl::StatusOr<std::optional<Checkpoint>> CheckpointToResume(const std::string& root, bool resume);
 
 // `path` itself if it is a checkpoint, verified; else the latest under it.
 absl::StatusOr<Checkpoint> FindCheckpoint(const std::string& path);
@@ -59,12 +63,5 @@ using PartWriter = std::function<absl::StatusOr<std::vector<FileSetEntry>>()>;
 // `dir` is removed.
 absl::Status FinishCheckpoint(const std::string& dir, const CheckpointInfo& info,
                               const Retention& retention, const PartWriter& write_parts);
-
-// Both: a full one whose files `write_parts` puts into the directory it is
-// given. Returns that.
-absl::StatusOr<std::string> WriteCheckpoint(
-    const std::string& root, const CheckpointInfo& info, const Retention& retention,
-    const std::function<absl::StatusOr<std::vector<FileSetEntry>>(const std::string& dir)>&
-        write_parts);
 
 }  // namespace starling

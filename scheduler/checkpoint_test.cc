@@ -20,12 +20,13 @@ class CheckpointTest : public testing::Test {
   absl::StatusOr<std::string> Write(int64_t step, int keep = 2, int64_t protect = -1) {
     CheckpointInfo info;
     info.mutable_state()->set_step(step);
-    return WriteCheckpoint(
-        root_, info, {keep, protect},
-        [&](const std::string& dir) -> absl::StatusOr<std::vector<FileSetEntry>> {
+    ASSIGN_OR_RETURN(std::string dir, NewCheckpointDir(root_, step));
+    RETURN_IF_ERROR(FinishCheckpoint(
+        dir, info, {keep, protect}, [&]() -> absl::StatusOr<std::vector<FileSetEntry>> {
           ASSIGN_OR_RETURN(FileSetEntry e, WriteSetFile(dir, "part", absl::StrCat("step ", step)));
           return std::vector<FileSetEntry>{e};
-        });
+        }));
+    return dir;
   }
   std::vector<int64_t> Steps() {
     std::vector<int64_t> steps;

@@ -11,8 +11,8 @@
 
 namespace starling {
 
-Checkpointer::Checkpointer(const Options& options, ParameterStore* store)
-    : options_(options), store_(store) {}
+Checkpointer::Checkpointer(const Options& options, CutSource* source)
+    : options_(options), source_(source) {}
 
 Checkpointer::~Checkpointer() { Wait().IgnoreError(); }
 
@@ -25,7 +25,7 @@ absl::StatusOr<std::unique_ptr<StoreCut>> Checkpointer::StartCut(const std::stri
     if (STARLING_WRONG("since_too_late")) {
       for (uint32_t& epoch : options.since) ++epoch;
     }
-    absl::StatusOr<std::unique_ptr<StoreCut>> cut = store_->StartCut(dir, options);
+    absl::StatusOr<std::unique_ptr<StoreCut>> cut = source_->StartCut(dir, options);
     if (cut.ok()) {
       next_.chain = newest_.chain + 1;
       info->set_base(std::filesystem::path(newest_.dir).filename().string());
@@ -35,7 +35,7 @@ absl::StatusOr<std::unique_ptr<StoreCut>> Checkpointer::StartCut(const std::stri
     if (!absl::IsFailedPrecondition(cut.status())) return cut;
     options.since.clear();
   }
-  return store_->StartCut(dir, options);
+  return source_->StartCut(dir, options);
 }
 
 absl::Status Checkpointer::Start(CheckpointInfo info, const Retention& retention) {
@@ -61,7 +61,7 @@ void Checkpointer::Write(const CheckpointInfo& info, const Retention& retention)
   if (STARLING_WRONG("rows_later_than_position")) {
     cut_->Wait().IgnoreError();
     absl::SleepFor(absl::Milliseconds(20));
-    late = *store_->StartCut(next_.dir, {});
+    late = *source_->StartCut(next_.dir, {});
   }
   StoreCut* const cut = late != nullptr ? late.get() : cut_.get();
   status_ = FinishCheckpoint(next_.dir, info, retention, [cut] { return cut->Wait(); });
@@ -87,7 +87,7 @@ absl::Status Checkpointer::Wait() {
   cut_.reset();
   RETURN_IF_ERROR(std::exchange(status_, absl::OkStatus()));
   newest_ = std::move(next_);
-  store_->ForgetBefore(newest_.epochs);
+  source_->ForgetBefore(newest_.epochs);
   return absl::OkStatus();
 }
 

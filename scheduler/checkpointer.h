@@ -1,4 +1,4 @@
-// Checkpointer: takes cuts of a store and writes them as checkpoints in the
+// Checkpointer: takes cuts of a store, or of all servers, and writes them as checkpoints in the
 // background, full ones and, between them, incremental ones.
 //
 //   Start    the instant, on the trainer's thread, between two steps
@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "ps/parameter_store.h"
+#include "ps/store_cut.h"
 #include "scheduler/checkpoint.h"
 
 namespace starling {
@@ -31,8 +31,8 @@ class Checkpointer {
     int full_every = 1;                // Longest chain; 1: every one is full.
     int64_t bytes_per_second_max = 0;  // While nobody waits; 0: no limit.
   };
-  // `store` must outlive it.
-  Checkpointer(const Options& options, ParameterStore* store);
+  // `source` must outlive it.
+  Checkpointer(const Options& options, CutSource* source);
   ~Checkpointer();  // Waits for the one under way.
 
   // Takes the cut that `info` describes. REQUIRES: no push or creating pull is
@@ -57,7 +57,7 @@ class Checkpointer {
   void Write(const CheckpointInfo& info, const Retention& retention);
 
   const Options options_;
-  ParameterStore* const store_;
+  CutSource* const source_;
   Newest newest_;
 
   // The one under way. While thread_ runs, cut_, next_ and status_ are its own.

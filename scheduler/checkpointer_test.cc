@@ -5,10 +5,13 @@
 #include <map>
 #include <mutex>
 
+#include "absl/strings/match.h"
 #include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
 #include "base/status.h"
 #include "base/sync_point.h"
 #include "ps/store_testing.h"
+#include "scheduler/checkpoint_keeper.h"
 
 namespace starling {
 namespace {
@@ -118,7 +121,11 @@ TEST_F(CheckpointerTest, WhatAKeptOneRestsOnIsKept) {
 }
 
 TEST_F(CheckpointerTest, AFaultAtAnyWriteHarmsNoCompleteOneAndTheNextTryWorks) {
-  for (bool incremental : {false, true}) {
+  for (const auto& [incremental, error] :
+       std::vector<std::pair<bool, absl::Status>>{{false, absl::ResourceExhaustedError("ENOSPC")},
+                                                  {false, absl::DataLossError("EIO")},
+                                                  {true, absl::ResourceExhaustedError("ENOSPC")},
+                                                  {true, absl::DataLossError("EIO")}}) {
     int sites = 0;
     for (int n = 0;; ++n) {
       ASSERT_TRUE(RemoveAll(root_).ok());
@@ -131,10 +138,10 @@ TEST_F(CheckpointerTest, AFaultAtAnyWriteHarmsNoCompleteOneAndTheNextTryWorks) {
       ASSERT_TRUE(store_->table(0).Erase(std::vector<uint64_t>{Mix64(7), Mix64(9)}).ok());
       std::atomic<int> left{n};
       std::atomic<bool> hit{false};
-      SetFileFault([&](absl::string_view op, absl::string_view) {
+      SetFileFault([&, error = error](absl::string_view op, absl::string_view) {
         if (op == "remove" || left.fetch_sub(1) != 0) return absl::OkStatus();
         hit = true;
-        return n % 2 == 0 ? absl::ResourceExhaustedError("disk full") : absl::DataLossError("EIO");
+        return error;
       });
       absl::Status status = Save(&checkpointer, 6);
       SetFileFault(nullptr);
@@ -144,6 +151,7 @@ TEST_F(CheckpointerTest, AFaultAtAnyWriteHarmsNoCompleteOneAndTheNextTryWorks) {
       }
       ++sites;
       if (!status.ok()) {
+        EXPECT_EQ(status.code(), error.code()) << "site " << n << ": " << status;
         EXPECT_TRUE(Restored() == good) << "site " << n;
       }
       Train(6, 8);
@@ -152,6 +160,71 @@ TEST_F(CheckpointerTest, AFaultAtAnyWriteHarmsNoCompleteOneAndTheNextTryWorks) {
       EXPECT_TRUE(Restored() == ContentOf(*store_)) << "site " << n;
     }
     EXPECT_GT(sites, 15) << "every write site was failed once";
+  }
+}
+
+// Beginning and background writing alike: whatever of a checkpoint cannot be
+// written, training ends, waits or goes on as the job says, and then goes on.
+TEST_F(CheckpointerTest, AFaultAtAnyWriteIsHandledAsTheJobSays) {
+  for (auto on_error :
+       {CheckpointOptions::STOP, CheckpointOptions::GO_ON, CheckpointOptions::WAIT}) {
+    // Waiting takes a second each time: some of the sites.
+    const int stride = on_error == CheckpointOptions::WAIT ? 5 : 1;
+    for (int n = 0;; n += stride) {
+      ASSERT_TRUE(RemoveAll(root_).ok());
+      store_ = TestStore(TestConfig());
+      CheckpointOptions options;
+      options.set_on_error(on_error);
+      options.set_every_steps(3);
+      std::string said;
+      std::atomic<bool> stop{false};
+      CheckpointKeeper keeper(options, root_, store_.get(), &stop,
+                              [&](absl::string_view line) { absl::StrAppend(&said, line, "\n"); });
+      CheckpointInfo info;
+      // As a trainer does: after every step it asks, and cuts if one is due or has failed.
+      auto train_to = [&](uint32_t end) -> absl::Status {
+        for (uint32_t step = info.state().step(); step < end; ++step) {
+          Train(step, step + 1);
+          info.mutable_state()->set_step(step + 1);
+          if (keeper.Due(step + 1)) RETURN_IF_ERROR(keeper.Cut(info));
+        }
+        return absl::OkStatus();
+      };
+      ASSERT_TRUE(train_to(3).ok() && keeper.Await().ok());
+      std::atomic<int> left{n};
+      std::atomic<bool> hit{false};
+      SetFileFault([&](absl::string_view op, absl::string_view) {
+        if (op == "remove" || left.fetch_sub(1) != 0) return absl::OkStatus();
+        hit = true;
+        return absl::ResourceExhaustedError("disk full");
+      });
+      absl::Status status = train_to(6);
+      while (status.ok() && said.empty() && keeper.newest().ends_with("3") && !keeper.Due(6)) {
+        absl::SleepFor(absl::Milliseconds(1));  // Until it is written or has failed.
+      }
+      const bool failed = !status.ok() || keeper.saved_step() == -1 || !said.empty();
+      if (status.ok() && keeper.Due(6)) status = keeper.Cut(info);
+      SetFileFault(nullptr);
+      if (!hit) {
+        EXPECT_TRUE(status.ok() && said.empty()) << status << said;
+        EXPECT_GT(n, 15) << "every write site was failed once";
+        break;
+      }
+      EXPECT_EQ(absl::IsResourceExhausted(status), failed && on_error == CheckpointOptions::STOP)
+          << "site " << n << ": " << status;
+      EXPECT_EQ(absl::StrContains(said, "CHECKPOINT FAILED"),
+                failed && on_error != CheckpointOptions::STOP)
+          << "site " << n << ": " << said;
+      EXPECT_EQ(absl::StrContains(said, "written after all"),
+                failed && on_error == CheckpointOptions::WAIT)
+          << "site " << n;
+      ASSERT_TRUE(LatestCheckpoint(root_).ok()) << "site " << n;
+      if (failed && on_error == CheckpointOptions::STOP) continue;
+      ASSERT_TRUE(train_to(8).ok()) << "site " << n;
+      status = keeper.Save(info);
+      EXPECT_TRUE(status.ok()) << "site " << n << ": " << status;
+      EXPECT_TRUE(Restored() == ContentOf(*store_)) << "site " << n;
+    }
   }
 }
 

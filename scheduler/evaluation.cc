@@ -164,4 +164,20 @@ double RunningAuc::Value() const {
   return positives > 0 && negatives > 0 ? pairs / (positives * negatives) : 0.5;
 }
 
+double Judged(const EarlyStopOptions& options, const std::vector<EvalMetrics>& metrics) {
+  const auto found = std::find_if(metrics.begin(), metrics.end(), [&](const EvalMetrics& m) {
+    return options.has_task() && m.output == options.task();
+  });
+  const EvalMetrics& m = found == metrics.end() ? metrics[0] : *found;
+  if (!m.probability) return -m.rmse;
+  switch (options.metric()) {
+    case EarlyStopOptions::GAUC:
+      return m.gauc;
+    case EarlyStopOptions::LOGLOSS:
+      return -m.logloss;
+    default:
+      return m.auc;
+  }
+}
+
 }  // namespace starling

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "dense_net/forward.h"
+#include "scheduler/job.pb.h"
 
 namespace starling {
 
@@ -69,5 +70,8 @@ class RunningAuc {
   static constexpr int kBins = 4096;
   std::vector<double> positive_, negative_;
 };
+
+// The metric early stopping follows; larger is better.
+double Judged(const EarlyStopOptions& options, const std::vector<EvalMetrics>& metrics);
 
 }  // namespace starling

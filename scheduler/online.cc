@@ -32,11 +32,15 @@ absl::Status OnlineLearner::Start() {
                                               ScratchDir(plan_.job), &pool_));
   ASSIGN_OR_RETURN(log_,
                    RunLog::Create(JoinPath(t.dir(), "online"), 0, model_->network().outputs()[0]));
+  checkpoints_ = std::make_unique<CheckpointKeeper>(
+      t.checkpoint(), CheckpointRoot(plan_.job), &model_->store(), stop_,
+      [this](absl::string_view line) { log_->Say(line); });
   absl::StatusOr<Checkpoint> latest = LatestCheckpoint(CheckpointRoot(plan_.job));
   if (latest.ok()) {
     RETURN_IF_ERROR(CheckFits(*latest, model_->spec()));
     RETURN_IF_ERROR(model_->Load(*latest));
     state_ = latest->info.state();
+    checkpoints_->TakenUp(state_.step());
     done_.insert(latest->info.files_done().begin(), latest->info.files_done().end());
     log_->Say(
         absl::StrCat("going on from ", latest->dir, ", ", done_.size(), " files learned before"));
@@ -63,14 +67,12 @@ absl::StatusOr<std::unique_ptr<SampleSource>> OnlineLearner::OpenFile(
   return source;
 }
 
-absl::StatusOr<int> OnlineLearner::LearnNewFiles() {
+absl::StatusOr<bool> OnlineLearner::LearnNewFile() {
   static Counter& files_total = GetCounter("starling_online_files_total", "Files learned from.");
   static Counter& bad_total =
       GetCounter("starling_online_bad_files_total", "Files that could not be read.");
   ASSIGN_OR_RETURN(std::vector<std::string> names, ListDir(watch_));
-  int learned = 0;
   for (const std::string& name : names) {
-    if (stop_->load()) break;
     bool wanted = absl::EndsWith(name, ".parquet") && name[0] != '.' && name[0] != '_';
     if (!wanted || done_.contains(name) || bad_.contains(name)) continue;
     absl::StatusOr<std::unique_ptr<SampleSource>> source = OpenFile(JoinPath(watch_, name));
@@ -82,9 +84,10 @@ absl::StatusOr<int> OnlineLearner::LearnNewFiles() {
     }
     RETURN_IF_ERROR(Learn(**source, name));
     files_total.Add(1);
-    ++learned;
+    if (checkpoints_->Due(state_.step())) RETURN_IF_ERROR(checkpoints_->Cut(InfoNow()));
+    return true;
   }
-  return learned;
+  return false;
 }
 
 absl::Status OnlineLearner::Learn(const SampleSource& source, const std::string& name) {
@@ -118,13 +121,24 @@ absl::Status OnlineLearner::Learn(const SampleSource& source, const std::string&
   return absl::OkStatus();
 }
 
-absl::Status OnlineLearner::Save() {
+CheckpointInfo OnlineLearner::InfoNow() const {
   CheckpointInfo info = InfoOf(plan_, 1);
   *info.mutable_state() = state_;
   for (const std::string& name : done_) info.add_files_done(name);
-  return WriteCheckpoint(CheckpointRoot(plan_.job), info, {plan_.job.train().checkpoint().keep()},
-                         [&](const std::string& dir) { return model_->store().Save(dir); })
-      .status();
+  return info;
+}
+
+absl::Status OnlineLearner::Begin() {
+  if (checkpoints_->saved_step() == state_.step()) return absl::OkStatus();
+  return checkpoints_->Cut(InfoNow());
+}
+
+absl::Status OnlineLearner::Await() {
+  absl::Status status = checkpoints_->Await();
+  // Failed, at first or in the background: as the last one of a run, it is made now or is an error.
+  if (!status.ok()) log_->Say(absl::StrCat("CHECKPOINT FAILED: ", status.message()));
+  if (checkpoints_->saved_step() == state_.step()) return absl::OkStatus();
+  return checkpoints_->Save(InfoNow());
 }
 
 }  // namespace starling

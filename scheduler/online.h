@@ -3,7 +3,9 @@
 // checkpoint, be it from `train` or from an earlier life of its own.
 //
 // The unit of progress is a file: a checkpoint holds the names of the files
-// learned, so that after a kill each row still counts once.
+// learned, so that after a kill each row still counts once. Checkpoints that
+// train.checkpoint asks for are begun between two files and written while
+// learning goes on.
 //
 // Not thread-safe.
 #pragma once
@@ -18,6 +20,7 @@
 #include "absl/status/statusor.h"
 #include "base/thread_pool.h"
 #include "base/yaml_proto.h"
+#include "scheduler/checkpoint_keeper.h"
 #include "scheduler/model.h"
 #include "scheduler/plan.h"
 #include "scheduler/run_log.h"
@@ -32,15 +35,16 @@ class OnlineLearner {
                                                                const std::string& watch,
                                                                const std::atomic<bool>* stop);
 
-  // Learns from every new *.parquet in the directory (names that begin with
-  // `.` or `_` are left alone) and returns how many. A file that cannot be
-  // read, or whose schema does not fit, is reported, counted, and not tried
-  // again by this process; nothing of it was learned. `stop` is honoured
-  // between files.
-  absl::StatusOr<int> LearnNewFiles();
+  // Learns from the first new *.parquet in the directory (names that begin
+  // with `.` or `_` are left alone); false if there is none. A file that cannot
+  // be read, or whose schema does not fit, is reported, counted, and not tried
+  // again by this process; nothing of it was learned.
+  absl::StatusOr<bool> LearnNewFile();
 
-  // Writes a checkpoint.
-  absl::Status Save();
+  // Begins a checkpoint of this moment, unless there is one; Await returns when
+  // it is complete. Nothing may be learned in between.
+  absl::Status Begin();
+  absl::Status Await();
 
   LocalModel& model() { return *model_; }
   const TrainerState& state() const { return state_; }
@@ -53,6 +57,7 @@ class OnlineLearner {
   absl::Status Start();
   absl::StatusOr<std::unique_ptr<SampleSource>> OpenFile(const std::string& path) const;
   absl::Status Learn(const SampleSource& source, const std::string& name);
+  CheckpointInfo InfoNow() const;
 
   const Plan plan_;
   const SourceMap map_;
@@ -60,6 +65,7 @@ class OnlineLearner {
   const std::atomic<bool>* const stop_;
   ThreadPool pool_;
   std::unique_ptr<LocalModel> model_;
+  std::unique_ptr<CheckpointKeeper> checkpoints_;  // Of the model's store.
   std::unique_ptr<StepPipeline> pipeline_;
   std::unique_ptr<RunLog> log_;
   TrainerState state_;

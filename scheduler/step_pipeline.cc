@@ -10,6 +10,7 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "base/random.h"
+#include "base/stages.h"
 #include "base/status.h"
 #include "base/sync_point.h"
 #include "base/wrong.h"
@@ -28,15 +29,29 @@ class Timer {
   const int64_t start_;
 };
 
+// Floats from the border of a cache line on, so that a row of 16 is one line.
+class LineAligned {
+ public:
+  std::span<float> Resize(size_t floats) {
+    constexpr size_t kLine = 64;
+    memory_.resize(floats + kLine / sizeof(float));
+    const size_t past = reinterpret_cast<uintptr_t>(memory_.data()) % kLine;
+    return {memory_.data() + (kLine - past) % kLine / sizeof(float), floats};
+  }
+
+ private:
+  std::vector<float> memory_;
+};
+
 // One step under way. Its memory is reused by later steps.
 struct Step {
   int64_t number = 0;
   Batch batch;
   ReaderPosition next;
   std::vector<TableKeys> keys;
-  std::vector<std::vector<float>> rows, grads;  // (U, width) by table
-  std::vector<std::span<float>> row_spans;      // Over `rows`, for the calls under way.
-  std::vector<std::span<const float>> grad_spans;
+  std::vector<LineAligned> row_memory, grad_memory;
+  std::vector<std::span<float>> rows, grads;  // (U, width) by table, over the memory.
+  std::vector<std::span<const float>> pushed_grads;
   std::vector<float> dense, dense_grads, scores;
   absl::Status pulled, pushed;
   std::unique_ptr<absl::Notification> pull_done, push_done;
@@ -70,6 +85,7 @@ class Prefetcher {
     mu_.Await(absl::Condition(
         +[](Prefetcher* p) { return !p->ready_.empty(); }, this));
     if (!ready_.front().status.ok()) return ready_.front().status;
+    NoteQueue(Stage::kPull, static_cast<int>(ready_.size()), static_cast<int>(kAhead));
     std::swap(step->batch, ready_.front().batch);
     step->next = ready_.front().next;
     spare_.push_back(std::move(ready_.front().batch));
@@ -90,9 +106,11 @@ class Prefetcher {
   }
 
   void Work() {
+    NameThread("prefetch");
     while (true) {
       Item item;
       {
+        StageWait wait(Stage::kPrefetch);
         absl::MutexLock lock(&mu_);
         mu_.Await(absl::Condition(this, &Prefetcher::HasRoom));
         if (stop_) return;
@@ -101,10 +119,14 @@ class Prefetcher {
           spare_.pop_back();
         }
       }
-      item.status = reader_->Next(&item.batch);
+      {
+        StageWait wait(Stage::kPrefetch);
+        item.status = reader_->Next(&item.batch);
+      }
       bool last = !item.status.ok();
       if (!last) {
         item.next = reader_->position();
+        StageSpan span(Stage::kPrefetch);
         client_->Prefetch(KeysOf(item.batch));
       }
       absl::MutexLock lock(&mu_);
@@ -151,6 +173,7 @@ struct StepPipeline::Impl {
   absl::Status Pull(Prefetcher* batches, int64_t number);
   absl::StatusOr<double> Compute(Step* step);
   void Push(std::unique_ptr<Step> step, double lr_scale);
+  bool PushesDone(int64_t before) const;
   absl::Status FinishPushes(int64_t before);
   absl::Status Drain();
 };
@@ -181,6 +204,8 @@ absl::Status StepPipeline::Impl::Loop(Prefetcher* batches, int64_t first_step,
   bool ended = false, held = false;  // No further pull: the pass is over; on_step said stop.
   while (true) {
     while (!ended && !held && static_cast<int>(pulling.size()) <= options.staleness) {
+      // A push that a pull waits for is no reason to leave a pulled step waiting too.
+      if (!pulling.empty() && !PushesDone(next_pull - options.staleness)) break;
       absl::Status status = Pull(batches, next_pull);
       if (absl::IsOutOfRange(status)) {
         ended = true;
@@ -200,6 +225,7 @@ absl::Status StepPipeline::Impl::Loop(Prefetcher* batches, int64_t first_step,
     Step* step = pulling.front().get();
     {
       Timer timer(&times.pull);
+      StageWait wait(Stage::kPull);
       step->pull_done->WaitForNotification();
     }
     RETURN_IF_ERROR(step->pulled);
@@ -217,20 +243,24 @@ absl::Status StepPipeline::Impl::Pull(Prefetcher* batches, int64_t number) {
   if (!spare.empty()) spare.pop_back();
   do {
     Timer timer(&times.wait_read);
+    StageWait wait(Stage::kPull);
     RETURN_IF_ERROR(batches->Next(step.get()));
   } while (step->batch.rows == 0);
   RETURN_IF_ERROR(FinishPushes(number - options.staleness));
 
   Timer timer(&times.pull);
+  StageSpan span(Stage::kPull, number);
   step->number = number;
   step->keys = KeysOf(step->batch);
+  step->row_memory.resize(step->keys.size());
+  step->grad_memory.resize(step->keys.size());
   step->rows.resize(step->keys.size());
   step->grads.resize(step->keys.size());
   for (size_t t = 0; t < step->keys.size(); ++t) {
     counts.ids_pulled += std::ssize(step->keys[t].ids);
     size_t floats = step->keys[t].ids.size() * network->spec().table_width(static_cast<int>(t));
-    step->rows[t].resize(floats);
-    step->grads[t].resize(floats);
+    step->rows[t] = step->row_memory[t].Resize(floats);
+    step->grads[t] = step->grad_memory[t].Resize(floats);
   }
   step->dense.resize(network->param_floats());
   step->dense_grads.resize(network->param_floats());
@@ -238,9 +268,8 @@ absl::Status StepPipeline::Impl::Pull(Prefetcher* batches, int64_t number) {
   step->pull_done = std::make_unique<absl::Notification>();
   Step* s = step.get();
   pulling.push_back(std::move(step));
-  s->row_spans.assign(s->rows.begin(), s->rows.end());
-  s->grad_spans.assign(s->grads.begin(), s->grads.end());
-  client->Pull(PullMode::kCreate, s->keys, s->row_spans, s->dense, [s](absl::Status status) {
+  s->pushed_grads.assign(s->grads.begin(), s->grads.end());
+  client->Pull(PullMode::kCreate, s->keys, s->rows, s->dense, [s](absl::Status status) {
     s->pulled = std::move(status);
     s->pull_done->Notify();
   });
@@ -249,11 +278,11 @@ absl::Status StepPipeline::Impl::Pull(Prefetcher* batches, int64_t number) {
 
 absl::StatusOr<double> StepPipeline::Impl::Compute(Step* step) {
   Timer timer(&times.compute);
+  StageSpan span(Stage::kCompute, step->number);
   std::vector<std::span<const float>> rows(step->rows.begin(), step->rows.end());
-  std::vector<std::span<float>> grads(step->grads.begin(), step->grads.end());
   absl::StatusOr<double> loss =
       network->Train(step->batch, rows, step->dense, RandomBits(options.seed, step->number), pool,
-                     workspace.get(), step->scores, grads, step->dense_grads);
+                     workspace.get(), step->scores, step->grads, step->dense_grads);
   if (!loss.ok()) {
     const BatchName& n = step->batch.name;
     return Annotate(loss.status(), absl::StrCat("step ", step->number, " (pass ", n.pass, ", ",
@@ -265,20 +294,29 @@ absl::StatusOr<double> StepPipeline::Impl::Compute(Step* step) {
 
 void StepPipeline::Impl::Push(std::unique_ptr<Step> step, double lr_scale) {
   Timer timer(&times.push);
+  StageSpan span(Stage::kPush, step->number);
   step->push_done = std::make_unique<absl::Notification>();
   Step* s = step.get();
   pushing.push_back(std::move(step));
   for (const TableKeys& keys : s->keys) counts.ids_pushed += std::ssize(keys.ids);
-  client->Push(s->batch.name, static_cast<float>(lr_scale), s->keys, s->grad_spans, s->dense_grads,
-               [s](absl::Status status) {
+  client->Push(s->batch.name, static_cast<float>(lr_scale), s->keys, s->pushed_grads,
+               s->dense_grads, [s](absl::Status status) {
                  s->pushed = std::move(status);
                  s->push_done->Notify();
                });
 }
 
+bool StepPipeline::Impl::PushesDone(int64_t before) const {
+  for (const std::unique_ptr<Step>& step : pushing) {
+    if (step->number < before && !step->push_done->HasBeenNotified()) return false;
+  }
+  return true;
+}
+
 // Waits for the pushes of all steps before `before`.
 absl::Status StepPipeline::Impl::FinishPushes(int64_t before) {
   Timer timer(&times.push);
+  StageWait wait(Stage::kPush);
   while (!pushing.empty() && pushing.front()->number < before) {
     pushing.front()->push_done->WaitForNotification();
     absl::Status status = pushing.front()->pushed;

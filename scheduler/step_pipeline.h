@@ -7,7 +7,9 @@
 // reads values); the caller's thread pulls, computes on the pool, and pushes.
 //
 // Staleness. The pull of step n is sent only when every push of a step before
-// n - staleness is done: 0 means a pull sees every earlier push.
+// n - staleness is done: 0 means a pull sees every earlier push. A local client is
+// done when its call returns, so a pull misses exactly the last `staleness` pushes and
+// one seed gives one bit pattern; a remote one may be done sooner or later within it.
 //
 // Not thread-safe; one Run at a time.
 #pragma once
@@ -40,7 +42,7 @@ struct StepReport {
   ReaderPosition next;  // Where reading goes on after this step.
 };
 
-// Seconds of the caller's thread, by what it did.
+// Seconds of the caller's thread, by what it did. base/stages.h has all threads'.
 struct StageTimes {
   double wait_read = 0, pull = 0, compute = 0, push = 0;
 };

@@ -11,31 +11,15 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "base/wrong.h"
-#include "scheduler/checkpointer.h"
+#include "scheduler/checkpoint_keeper.h"
 #include "scheduler/run_log.h"
+#include "scheduler/run_record.h"
 #include "scheduler/schedule.h"
 
 namespace starling {
 namespace {
 
 double Seconds() { return static_cast<double>(absl::GetCurrentTimeNanos()) * 1e-9; }
-
-// The metric early stopping follows, larger is better.
-double Judged(const EarlyStopOptions& options, const std::vector<EvalMetrics>& metrics) {
-  const auto found = std::find_if(metrics.begin(), metrics.end(), [&](const EvalMetrics& m) {
-    return options.has_task() && m.output == options.task();
-  });
-  const EvalMetrics& m = found == metrics.end() ? metrics[0] : *found;
-  if (!m.probability) return -m.rmse;
-  switch (options.metric()) {
-    case EarlyStopOptions::GAUC:
-      return m.gauc;
-    case EarlyStopOptions::LOGLOSS:
-      return -m.logloss;
-    default:
-      return m.auc;
-  }
-}
 
 }  // namespace
 
@@ -74,21 +58,25 @@ struct Trainer::Impl {
   ThreadPool pool;
 
   std::unique_ptr<LocalModel> model;
-  std::unique_ptr<Checkpointer> checkpointer;  // Of the model's store.
+  std::unique_ptr<CheckpointKeeper> checkpoints;  // Of the model's store.
   std::unique_ptr<StepPipeline> pipeline;
   std::unique_ptr<RunLog> log;
   TrainerState state;
   ReaderPosition position;
   TrainSummary summary;
-  double saved_at = 0;                   // Time of the last cut.
-  int64_t saved_step = -1;               // Its step; -1 if it could not be written.
-  absl::Status failed;                   // Why not, until the job's policy is followed.
   absl::Status log_status, save_status;  // Not ok: the run ends.
+  StageUses before = ReadStages();       // Without what evaluation read.
+  const int read_threads;
 
   const TrainOptions& options() const { return plan.job.train(); }
 
   Impl(const Plan& p, const SampleSource* t, const SampleSource* e, const std::atomic<bool>* s)
-      : plan(p), train(t), eval(e), stop(s), pool(p.job.train().threads()) {}
+      : plan(p),
+        train(t),
+        eval(e),
+        stop(s),
+        pool(p.job.train().threads()),
+        read_threads(ReadThreads(p.job.train())) {}
 
   absl::Status NewModel();
   absl::Status Start(bool resume, const std::set<std::string>& allow);
@@ -99,13 +87,11 @@ struct Trainer::Impl {
   absl::Status RunUntilCut(bool* pass_ended);
   bool OnStep(const StepReport& report);
   bool AtRest(const BatchReader& reader);
-  bool CutDue() const;
   absl::Status AfterPass(bool* stop_early);
-  absl::Status Begin();
-  absl::Status Await();
+  CheckpointInfo InfoNow() const;
+  int64_t ProtectedStep() const;
   absl::Status Cut();
   absl::Status Save();
-  absl::Status SaveWhenPossible(const absl::Status& error);
   absl::Status Finish();
   absl::StatusOr<std::vector<EvalMetrics>> EvaluateNow();
 };
@@ -121,54 +107,62 @@ absl::Status Trainer::Run(bool resume, const std::set<std::string>& allow) {
   RETURN_IF_ERROR(impl_->Start(resume, allow));
   absl::Status status = impl_->RunPasses();
   impl_->summary.state = impl_->state;
+  impl_->summary.checkpoint_seconds += impl_->checkpoints->seconds();
+  if (!impl_->checkpoints->newest().empty())
+    impl_->summary.checkpoint = impl_->checkpoints->newest();
   impl_->summary.train_loss = impl_->log->train_loss();
   impl_->summary.train_auc = impl_->log->train_auc();
   if (impl_->pipeline != nullptr) {
     impl_->summary.stages = impl_->pipeline->times();
     impl_->summary.counts = impl_->pipeline->counts();
   }
+  impl_->summary.uses = UseBetween(impl_->before, ReadStages());
+  RunRecord run = RecordOf(impl_->plan, *impl_->train, impl_->summary, impl_->pool.threads());
+  run.set_status(status.ok() ? "ok" : std::string(status.message()));
+  if (impl_->model != nullptr) AddTables(impl_->plan, impl_->model->store(), &run);
+  absl::Status recorded = WriteRunRecord(run, impl_->options().dir());
+  if (!recorded.ok()) impl_->log->Say(recorded.message());  // Training itself lost nothing.
   return status;
 }
 
 absl::Status Trainer::Impl::NewModel() {
   pipeline = nullptr;
-  checkpointer = nullptr;
+  if (checkpoints != nullptr) summary.checkpoint_seconds += checkpoints->seconds();
+  checkpoints = nullptr;
   model = nullptr;  // First: the scratch directory is the same.
   ASSIGN_OR_RETURN(model, LocalModel::Create(SpecOf(plan), NetworkOptionsOf(plan.job),
                                              ScratchDir(plan.job), &pool));
-  const CheckpointOptions& saving = options().checkpoint();
-  checkpointer = std::make_unique<Checkpointer>(
-      Checkpointer::Options{CheckpointRoot(plan.job), saving.full_every(), saving.pace()},
-      &model->store());
+  checkpoints = std::make_unique<CheckpointKeeper>(
+      options().checkpoint(), CheckpointRoot(plan.job), &model->store(), stop,
+      [this](absl::string_view line) { log->Say(line); });
   return absl::OkStatus();
 }
 
 absl::Status Trainer::Impl::Start(bool resume, const std::set<std::string>& allow) {
   std::string root = CheckpointRoot(plan.job);
-  absl::StatusOr<Checkpoint> latest = LatestCheckpoint(root);
-  if (!latest.ok() && !absl::IsNotFound(latest.status())) return latest.status();
-  if (latest.ok() && !resume) {
-    return absl::AlreadyExistsError(
-        absl::StrCat(root, ": holds checkpoints up to step ", latest->info.state().step(),
-                     "; go on from there with --resume, or choose another train.dir"));
-  }
+  ASSIGN_OR_RETURN(const std::optional<Checkpoint> latest, CheckpointToResume(root, resume));
   RETURN_IF_ERROR(NewModel());
   ASSIGN_OR_RETURN(log, RunLog::Create(options().dir(), train->rows() * options().epochs(),
                                        model->network().outputs()[0]));
-  if (latest.ok()) {
+  if (latest.has_value()) {
     RETURN_IF_ERROR(TakeUp(*latest, allow));
   } else if (resume) {
     log->Say(absl::StrCat(root, ": no checkpoint yet, starting from the beginning"));
   }
+  log->Say(ThreadsText(options(), pool.threads()));
   PipelineOptions pipe{options().staleness(), options().clip_norm(), options().seed()};
   pipeline = std::make_unique<StepPipeline>(&model->network(), &model->client(), &pool, pipe);
-  saved_at = Seconds();
   return absl::OkStatus();
 }
 
 absl::Status Trainer::Impl::TakeUp(const Checkpoint& checkpoint,
                                    const std::set<std::string>& allow) {
   RETURN_IF_ERROR(CheckFits(checkpoint, model->spec(), allow));
+  if (checkpoint.info.workers_size() > 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        checkpoint.dir, ": was written by several workers in the middle of a pass; go on with ",
+        "`starling launch --resume --worker_count ", checkpoint.info.workers_size(), "`"));
+  }
   const Position& at = checkpoint.info.position();
   const bool same_data = at.source() == train->fingerprint();
   if (!same_data && !allow.contains("data")) {
@@ -183,7 +177,7 @@ absl::Status Trainer::Impl::TakeUp(const Checkpoint& checkpoint,
   } else {
     state.set_finished(false);
   }
-  saved_step = state.step();
+  checkpoints->TakenUp(state.step());
   summary.checkpoint = checkpoint.dir;
   log->Say(absl::StrCat("resumed from ", checkpoint.dir, " at step ", state.step()));
   return absl::OkStatus();
@@ -208,13 +202,15 @@ absl::Status Trainer::Impl::RunPasses() {
 
 // The model is that of the last good step: worth keeping, whatever ended the run.
 absl::Status Trainer::Impl::SaveAndLeave(const absl::Status& status) {
-  absl::Status saved = Await();
-  if (state.step() != saved_step) saved = Save();
+  absl::Status saved = checkpoints->Await();
+  if (state.step() != checkpoints->saved_step()) saved = Save();
   if (!saved.ok()) log->Say(saved.message());
   if (!absl::IsCancelled(status)) return status;
   if (!saved.ok()) return saved;
-  return absl::CancelledError(absl::StrCat("stopped at step ", state.step(), ", saved ",
-                                           summary.checkpoint, "; go on with --resume"));
+  return absl::CancelledError(
+      absl::StrCat("stopped at step ", state.step(), ", saved ",
+                   checkpoints->newest().empty() ? summary.checkpoint : checkpoints->newest(),
+                   "; go on with --resume"));
 }
 
 absl::Status Trainer::Impl::RunPass() {
@@ -240,6 +236,7 @@ absl::Status Trainer::Impl::RunUntilCut(bool* pass_ended) {
   // Names of batches belong to the data: those of other files are other names.
   reading.job = HashBytes(plan.job.name(), train->fingerprint());
   reading.batch_rows = data.batch();
+  reading.threads = read_threads;
   reading.shuffle = data.shuffle();
   reading.seed = options().seed();
   reading.sample = data.sample();
@@ -260,9 +257,6 @@ absl::Status Trainer::Impl::RunUntilCut(bool* pass_ended) {
       },
       [&] { return !(cut = !AtRest(*reader)); });
   *pass_ended = status.ok() && !cut;
-  BatchReader::Times times = reader->times();
-  summary.read_seconds += times.read;
-  summary.compile_seconds += times.compile;
   summary.bad_rows += reader->bad_rows();
   if (*pass_ended && state.samples() == 0) {
     return absl::FailedPreconditionError(
@@ -286,16 +280,8 @@ bool Trainer::Impl::OnStep(const StepReport& report) {
   double scale = LearningRateScale(options().schedule(), report.step, state.lr_scale());
   log_status =
       log->Step(state.step(), state.samples(), report.loss, scale, report.scores, *report.batch);
-  if (failed.ok()) failed = checkpointer->Poll();
-  if (!failed.ok()) saved_step = -1;
-  return log_status.ok() && failed.ok() && !stop->load(std::memory_order_relaxed) && !CutDue();
-}
-
-bool Trainer::Impl::CutDue() const {
-  const CheckpointOptions& cut = options().checkpoint();
-  // By step: always at the same ones, even if the one before has to be waited for.
-  if (cut.every_steps() > 0 && state.step() % cut.every_steps() == 0) return true;
-  return cut.every() > 0 && Seconds() - saved_at >= cut.every() && !checkpointer->writing();
+  return log_status.ok() && !stop->load(std::memory_order_relaxed) &&
+         !checkpoints->Due(state.step());
 }
 
 // Nothing is under way. True: go on with the same reader.
@@ -308,10 +294,16 @@ bool Trainer::Impl::AtRest(const BatchReader& reader) {
 
 absl::StatusOr<std::vector<EvalMetrics>> Trainer::Impl::EvaluateNow() {
   double start = Seconds();
+  const StageUses at_start = ReadStages();
+  StageSpan span(Stage::kEval);
   std::function<bool()> stopped = [this] { return stop->load(); };
   ScoreOptions score{plan.job.data().batch(), plan.job.data().bad_rows_max(), &stopped};
   absl::StatusOr<std::vector<EvalMetrics>> metrics = Evaluate(model.get(), *eval, score, &pool);
   summary.eval_seconds += Seconds() - start;
+  const StageUses of_eval = UseBetween(at_start, ReadStages());
+  for (int s = 0; s < kStages; ++s) {
+    if (static_cast<Stage>(s) != Stage::kEval) before[s] += of_eval[s];
+  }
   return metrics;
 }
 
@@ -343,9 +335,7 @@ absl::Status Trainer::Impl::AfterPass(bool* stop_early) {
 
 // ---- Checkpoints ----
 
-// Begins one of this moment; it is written while training goes on.
-absl::Status Trainer::Impl::Begin() {
-  double start = Seconds();
+CheckpointInfo Trainer::Impl::InfoNow() const {
   CheckpointInfo info = InfoOf(plan, 1);
   *info.mutable_state() = state;
   info.mutable_position()->set_pass(position.pass);
@@ -355,70 +345,15 @@ absl::Status Trainer::Impl::Begin() {
   if (STARLING_WRONG("position_early") && position.batch > 0)
     info.mutable_position()->set_batch(position.batch - 1);
   if (STARLING_WRONG("position_late")) info.mutable_position()->set_batch(position.batch + 1);
-  Retention retention{options().checkpoint().keep()};
-  if (options().has_early_stop() && state.has_best_step())
-    retention.protect_step = state.best_step();
-  absl::Status status = checkpointer->Start(std::move(info), retention);
-  saved_step = status.ok() ? state.step() : -1;
-  saved_at = Seconds();
-  summary.checkpoint_seconds += saved_at - start;
-  return status;
+  return info;
 }
 
-// Until the one under way, if any, is complete.
-absl::Status Trainer::Impl::Await() {
-  double start = Seconds();
-  absl::Status status = checkpointer->Wait();
-  if (!status.ok()) saved_step = -1;
-  if (!checkpointer->newest().empty()) summary.checkpoint = checkpointer->newest();
-  summary.checkpoint_seconds += Seconds() - start;
-  return status;
+int64_t Trainer::Impl::ProtectedStep() const {
+  return options().has_early_stop() && state.has_best_step() ? state.best_step() : -1;
 }
 
-// Begins one, or does what the job wants when the one before has failed, or
-// this one does at once. ok: train on.
-absl::Status Trainer::Impl::Cut() {
-  absl::Status error = failed.ok() ? Begin() : std::exchange(failed, absl::OkStatus());
-  if (error.ok()) return error;
-  switch (options().checkpoint().on_error()) {
-    case CheckpointOptions::WAIT:
-      return SaveWhenPossible(error);
-    case CheckpointOptions::GO_ON:
-      log->Say(absl::StrCat("CHECKPOINT FAILED: ", error.message(),
-                            "; training goes on (train.checkpoint.on_error: go_on)"));
-      saved_at = Seconds();
-      return absl::OkStatus();
-    default:
-      return error;
-  }
-}
-
-// One of this moment, complete on return. What it holds would be lost with the
-// process, so an error is none to pass over.
-absl::Status Trainer::Impl::Save() {
-  if (absl::Status earlier = Await(); !earlier.ok())
-    log->Say(absl::StrCat("CHECKPOINT FAILED: ", earlier.message(), "; this one is tried anew"));
-  absl::Status status = Begin();
-  if (status.ok()) status = Await();
-  if (status.ok() || options().checkpoint().on_error() != CheckpointOptions::WAIT) return status;
-  return SaveWhenPossible(status);
-}
-
-absl::Status Trainer::Impl::SaveWhenPossible(const absl::Status& error) {
-  log->Say(absl::StrCat("CHECKPOINT FAILED: ", error.message(),
-                        "; waiting to try again (train.checkpoint.on_error: wait)"));
-  absl::Status status = error;
-  while (!status.ok()) {
-    for (double end = Seconds() + 1; Seconds() < end;) {
-      if (stop->load()) return status;
-      absl::SleepFor(absl::Milliseconds(20));
-    }
-    status = Begin();
-    if (status.ok()) status = Await();
-  }
-  log->Say(absl::StrCat("checkpoint written after all: ", summary.checkpoint));
-  return absl::OkStatus();
-}
+absl::Status Trainer::Impl::Cut() { return checkpoints->Cut(InfoNow(), ProtectedStep()); }
+absl::Status Trainer::Impl::Save() { return checkpoints->Save(InfoNow(), ProtectedStep()); }
 
 // Leaves the best model if the job asked for it, and a checkpoint that says so.
 absl::Status Trainer::Impl::Finish() {
@@ -429,7 +364,7 @@ absl::Status Trainer::Impl::Finish() {
                      OpenCheckpoint(JoinPath(CheckpointRoot(plan.job), best)));
     summary.stages = pipeline->times();
     summary.counts = pipeline->counts();
-    RETURN_IF_ERROR(Await());
+    RETURN_IF_ERROR(checkpoints->Await());
     RETURN_IF_ERROR(NewModel());
     RETURN_IF_ERROR(model->Load(checkpoint));
     log->Say(absl::StrCat("the model is that of step ", state.best_step(), ", the best evaluated"));

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/stages.h"
 #include "sample_io/source.h"
 #include "scheduler/model.h"
 #include "scheduler/plan.h"
@@ -28,7 +29,7 @@ struct TrainSummary {
   std::vector<EvalMetrics> eval;         // Of the model that is left, by output.
   double train_loss = 0, train_auc = 0;  // Progressive.
   StageTimes stages;
-  double read_seconds = 0, compile_seconds = 0;  // On the reader's threads.
+  StageUses uses;  // Of all threads.
   double eval_seconds = 0;
   double checkpoint_seconds = 0;  // That steps waited for checkpoints.
   int64_t bad_rows = 0;

@@ -1,6 +1,7 @@
 // A worker: trains the splits that are its own against remote parameters,
 // asynchronously (each gradient is applied on arrival). Split s belongs to
-// worker s modulo workers.
+// worker s modulo workers. A launcher tells it where to begin, and brings it to
+// rest for cuts (scheduler/worker_barrier.h).
 #pragma once
 
 #include <atomic>
@@ -18,6 +19,7 @@ struct WorkerOptions {
   std::vector<std::string> servers;  // host:port, in shard order.
   int worker = 0;
   int workers = 1;
+  std::string launcher;  // host:port of its WorkerBarrier; "": it begins at the beginning.
 };
 struct WorkerSummary {
   int64_t steps = 0, samples = 0;
