@@ -21,8 +21,9 @@ struct Bench {
   absl::Status (*run)(bool quick);
 };
 const Bench kBenches[] = {
-    {"train", BenchTrain}, {"dense", BenchDense},           {"store", BenchStore},
-    {"read", BenchRead},   {"checkpoint", BenchCheckpoint},
+    {"train", BenchTrain}, {"pipeline", BenchPipeline}, {"dense", BenchDense},
+    {"store", BenchStore}, {"read", BenchRead},         {"checkpoint", BenchCheckpoint},
+    {"crash", BenchCrash},
 };
 
 absl::Status Run(const VerbCall& call) {
@@ -103,9 +104,8 @@ void Report(const BenchResult& r) {
 Verb BenchVerb() {
   return {"bench",
           "Measure, beside a reference in the same run",
-          "starling bench train|dense|store|read|checkpoint [--quick] [--json] [--only CASE,CASE] "
-          "[--table_rows N] "
-          "[--peer COMMAND]",
+          "starling bench train|pipeline|dense|store|read|checkpoint|crash [--quick] [--json] "
+          "[--only CASE,CASE] [--table_rows N] [--peer COMMAND]",
           {"quick", "json", "only", "table_rows", "peer"},
           Run};
 }

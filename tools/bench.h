@@ -25,9 +25,11 @@ void ReportFigures(const std::string& bench, const std::string& what,
 double Median(std::vector<double> values);  // REQUIRES: not empty.
 
 absl::Status BenchTrain(bool quick);
+absl::Status BenchPipeline(bool quick);
 absl::Status BenchDense(bool quick);
 absl::Status BenchStore(bool quick);
 absl::Status BenchRead(bool quick);
 absl::Status BenchCheckpoint(bool quick);
+absl::Status BenchCrash(bool quick);
 
 }  // namespace starling

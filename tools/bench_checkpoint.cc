@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 
 #include "absl/strings/str_format.h"
@@ -32,6 +33,10 @@ train: {dir: "%s/run"}
 
 double Now() { return absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()); }
 
+double Max(const std::vector<double>& values) {
+  return *std::max_element(values.begin(), values.end());
+}
+
 int64_t BytesOf(const std::vector<FileSetEntry>& files) {
   int64_t bytes = 0;
   for (const FileSetEntry& file : files) bytes += file.bytes;
@@ -49,6 +54,38 @@ void DropFromCache(const Checkpoint& checkpoint) {
     }
   }
 }
+
+// Notes the longest call of the client behind it.
+class TimedClient final : public ParameterClient {
+ public:
+  explicit TimedClient(ParameterClient* client) : client_(client) {}
+  void Pull(PullMode mode, std::span<const TableKeys> tables,
+            std::span<const std::span<float>> weights, std::span<float> dense,
+            ClientDone done) override {
+    client_->Pull(mode, tables, weights, dense, Timed(std::move(done)));
+  }
+  void Push(const BatchName& name, float lr_scale, std::span<const TableKeys> tables,
+            std::span<const std::span<const float>> grads, std::span<const float> dense_grads,
+            ClientDone done) override {
+    client_->Push(name, lr_scale, tables, grads, dense_grads, Timed(std::move(done)));
+  }
+  void Prefetch(std::span<const TableKeys> tables) override { client_->Prefetch(tables); }
+  // In seconds, since the last time it was asked for.
+  double TakeLongest() { return longest_.exchange(0); }
+
+ private:
+  ClientDone Timed(ClientDone done) {
+    return [this, start = Now(), done = std::move(done)](absl::Status status) {
+      const double took = Now() - start;
+      for (double seen = longest_; took > seen && !longest_.compare_exchange_weak(seen, took);) {
+      }
+      done(std::move(status));
+    };
+  }
+
+  ParameterClient* const client_;
+  std::atomic<double> longest_{0};
+};
 
 class CheckpointBench {
  public:
@@ -78,7 +115,8 @@ class CheckpointBench {
     ASSIGN_OR_RETURN(plan_, MakePlan(job, map));
     ASSIGN_OR_RETURN(source_, SampleSource::Open({JoinPath(dir_, "data/train")}));
     ASSIGN_OR_RETURN(model_, NewModel("scratch"));
-    pipeline_ = std::make_unique<StepPipeline>(&model_->network(), &model_->client(), &pool_,
+    client_ = std::make_unique<TimedClient>(&model_->client());
+    pipeline_ = std::make_unique<StepPipeline>(&model_->network(), client_.get(), &pool_,
                                                PipelineOptions());
     RETURN_IF_ERROR(AddRows(quick_ ? 200'000 : 4'000'000));
     return Train(0, nullptr).status();  // The data's own rows are made here.
@@ -105,6 +143,7 @@ class CheckpointBench {
     double seconds = 0;
     int64_t samples = 0;
     double step_max = 0;   // Longest time from one step's end to the next one's.
+    double call_max = 0;   // Longest pull or push.
     double start_max = 0;  // Longest time that the pipeline stood still for a cut.
   };
   // Trains for `seconds`, or until the checkpoint that it begins is complete.
@@ -112,6 +151,7 @@ class CheckpointBench {
     Pass pass;
     bool begun = false, ended = false;
     const double start = Now();
+    client_->TakeLongest();
     double last = start;
     for (uint32_t n = 0; !ended; ++n) {
       BatchReaderOptions reading;
@@ -144,6 +184,7 @@ class CheckpointBench {
       ended |= seconds == 0 && checkpointer == nullptr;
     }
     pass.seconds = Now() - start;
+    pass.call_max = client_->TakeLongest();
     return pass;
   }
 
@@ -164,7 +205,7 @@ class CheckpointBench {
                      {},
                      {},
                      1};
-    std::vector<double> seconds, cost, stood, before, during;
+    std::vector<double> seconds, cost, stood, before, during, call_before, call_during;
     for (int i = 0; i < (quick_ ? 2 : 7); ++i) {
       ASSIGN_OR_RETURN(Pass without, Train(quick_ ? 1 : 5, nullptr));
       ASSIGN_OR_RETURN(Pass with, Train(0, &checkpointer));
@@ -176,6 +217,8 @@ class CheckpointBench {
       stood.push_back(with.start_max * 1e3);
       before.push_back(without.step_max * 1e3);
       during.push_back(with.step_max * 1e3);
+      call_before.push_back(without.call_max * 1e3);
+      call_during.push_back(with.call_max * 1e3);
     }
     Report(rate);
     ASSIGN_OR_RETURN(Checkpoint checkpoint, OpenCheckpoint(checkpointer.newest()));
@@ -184,9 +227,13 @@ class CheckpointBench {
                    {"bytes", static_cast<double>(BytesOf(checkpoint.chain.back().files))},
                    {"share_of_time_at_10_minutes", Median(cost)},
                    {"cut_ms", Median(stood)},
-                   {"cut_ms_worst", *std::max_element(stood.begin(), stood.end())},
+                   {"cut_ms_worst", Max(stood)},
                    {"longest_step_ms_without", Median(before)},
-                   {"longest_step_ms_during", Median(during)}});
+                   {"longest_step_ms_during", Median(during)},
+                   {"longest_call_ms_without", Median(call_before)},
+                   {"longest_call_ms_during", Median(call_during)},
+                   {"longest_call_ms_without_worst", Max(call_before)},
+                   {"longest_call_ms_during_worst", Max(call_during)}});
     return absl::OkStatus();
   }
 
@@ -245,6 +292,7 @@ class CheckpointBench {
   Plan plan_;
   std::unique_ptr<SampleSource> source_;
   std::unique_ptr<LocalModel> model_;
+  std::unique_ptr<TimedClient> client_;
   std::unique_ptr<StepPipeline> pipeline_;
   int64_t step_ = 0;
   uint64_t job_ = 0;

@@ -98,7 +98,7 @@ class TrainStep {
   static absl::StatusOr<std::unique_ptr<TrainStep>> Create(const ModelOptions& model,
                                                            ThreadPool* pool) {
     std::unique_ptr<TrainStep> step(new TrainStep);
-    ASSIGN_OR_RETURN(step->network_, Network::Create(SpecOf(model), {}));
+    ASSIGN_OR_RETURN(step->network_, Network::Create(SpecOf(model), {.sharing = Sharing::kNever}));
     step->pool_ = pool;
     step->workspace_ = step->network_->NewWorkspace();
     step->params_.resize(step->network_->param_floats());

@@ -23,7 +23,7 @@ double CpuSeconds(clockid_t clock) {
   return static_cast<double>(now.tv_sec) + now.tv_nsec * 1e-9;
 }
 
-constexpr int64_t kPace = 90 << 20;  // Bytes a second: 20 M rows in some 35 s.
+constexpr int64_t kPace = 64 << 20;  // Bytes a second: 20 M rows in some 47 s.
 
 // Two threads that look up and apply without a pause. A call counts where it
 // ended; its length counts in every phase it touched.

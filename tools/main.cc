@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "base/sync_point.h"
 #include "base/yaml_proto.h"
+#include "tools/process.h"
 #include "tools/verb.h"
 
 namespace starling {
@@ -119,6 +120,7 @@ void ReadKillAt() {
 }
 
 int Main(int argc, char** argv) {
+  DieWithParent();
   ReadKillAt();
   if (argc < 2 || !std::strcmp(argv[1], "--help") || !std::strcmp(argv[1], "help")) {
     PrintOverview(argc < 2 ? stderr : stdout);

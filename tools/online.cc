@@ -9,7 +9,9 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "base/metrics.h"
+#include "base/stages.h"
 #include "base/status.h"
+#include "base/sync_point.h"
 #include "scheduler/trainer.h"
 #include "tools/flags.h"
 #include "tools/job.h"
@@ -35,31 +37,36 @@ absl::Status Run(const VerbCall& call) {
   std::unique_ptr<MetricsServer> metrics;
   if (plan.job.train().metrics_port() > 0) {
     ASSIGN_OR_RETURN(metrics, MetricsServer::Start(plan.job.train().metrics_port()));
+    ExportStages();
   }
   ASSIGN_OR_RETURN(std::unique_ptr<OnlineLearner> learner,
                    OnlineLearner::Create(plan, map, FLAGS_watch, StopRequested()));
-  // One cut, then its publication: a version never shows what a crash could take back.
+  // One cut, and a bundle of the same moment written beside it, which appears when
+  // the checkpoint is complete: a version never shows what a crash could take back.
   auto publish = [&]() -> absl::Status {
-    RETURN_IF_ERROR(learner->Save());
-    ASSIGN_OR_RETURN(std::string dir, ExportModel(&learner->model(), learner->state(),
-                                                  plan.job.name(), FLAGS_publish_to, true));
+    RETURN_IF_ERROR(learner->Begin());
+    ASSIGN_OR_RETURN(std::string dir,
+                     ExportModel(&learner->model(), learner->state(), plan.job.name(),
+                                 FLAGS_publish_to, true, [&] { return learner->Await(); }));
+    STARLING_SYNC_POINT("online:published");
     absl::FPrintF(stderr, "published %s (step %d)\n", dir, learner->state().step());
     return absl::OkStatus();
   };
   absl::Time published = absl::InfinitePast(), last_file = absl::Now();
   bool fresh = false;
   while (!StopRequested()->load()) {
-    ASSIGN_OR_RETURN(int files, learner->LearnNewFiles());
-    fresh |= files > 0;
-    if (files > 0) last_file = absl::Now();
+    ASSIGN_OR_RETURN(bool learned, learner->LearnNewFile());
+    fresh |= learned;
+    if (learned) last_file = absl::Now();
     if (fresh && absl::Now() - published >= absl::Seconds(FLAGS_publish_every)) {
       RETURN_IF_ERROR(publish());
       published = absl::Now();
       fresh = false;
     }
-    bool idle = FLAGS_idle_exit > 0 && absl::Now() - last_file >= absl::Seconds(FLAGS_idle_exit);
+    bool idle = !learned && FLAGS_idle_exit > 0 &&
+                absl::Now() - last_file >= absl::Seconds(FLAGS_idle_exit);
     if (idle) break;
-    if (files == 0) absl::SleepFor(absl::Seconds(FLAGS_poll));
+    if (!learned) absl::SleepFor(absl::Seconds(FLAGS_poll));
   }
   if (fresh) RETURN_IF_ERROR(publish());
   if (FLAGS_json) {

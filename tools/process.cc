@@ -1,26 +1,54 @@
 #include "tools/process.h"
 
 #include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 
 extern char** environ;
 
 namespace starling {
+namespace {
+
+constexpr char kParent[] = "STARLING_PARENT=";
+
+}  // namespace
+
+void DieWithParent() {
+  const char* value = std::getenv("STARLING_PARENT");
+  int parent = 0;
+  if (value == nullptr || !absl::SimpleAtoi(value, &parent)) return;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(128 + SIGKILL);  // It was gone before.
+  unsetenv("STARLING_PARENT");
+}
 
 absl::StatusOr<Process> Process::Start(const std::vector<std::string>& args) {
   std::vector<char*> argv = {const_cast<char*>("starling")};
   for (const std::string& a : args) argv.push_back(const_cast<char*>(a.c_str()));
   argv.push_back(nullptr);
+  const std::string parent = absl::StrCat(kParent, getpid());
+  std::vector<char*> env;
+  for (char** e = environ; *e != nullptr; ++e) env.push_back(*e);
+  env.push_back(const_cast<char*>(parent.c_str()));
+  env.push_back(nullptr);
+  // A group of its own: Ctrl-C is for the launcher, which then ends its children in order.
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+  posix_spawnattr_setpgroup(&attributes, 0);
   pid_t pid;
-  int error = posix_spawn(&pid, "/proc/self/exe", nullptr, nullptr, argv.data(), environ);
+  int error = posix_spawn(&pid, "/proc/self/exe", nullptr, &attributes, argv.data(), env.data());
+  posix_spawnattr_destroy(&attributes);
   if (error != 0)
     return absl::InternalError(absl::StrCat("cannot start a process: ", std::strerror(error)));
   return Process(pid);

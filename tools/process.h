@@ -12,10 +12,15 @@
 
 namespace starling {
 
+// main calls it: a child that Process has started is killed when its parent
+// dies, however that happens. An orphan would go on writing into checkpoints.
+void DieWithParent();
+
 // One `starling ARGS…` child. Killed when destroyed while it runs.
 class Process {
  public:
-  // stdout and stderr are this process's own.
+  // stdout and stderr are this process's own. On the main thread only: the
+  // child dies with the thread that started it.
   static absl::StatusOr<Process> Start(const std::vector<std::string>& args);
   Process(Process&& other) noexcept;
   Process& operator=(Process&&) = delete;

@@ -24,7 +24,7 @@ absl::StatusOr<uint64_t> NextVersion(const std::string& root) {
 
 absl::StatusOr<std::string> ExportModel(LocalModel* model, const TrainerState& state,
                                         const std::string& name, const std::string& out,
-                                        bool publish) {
+                                        bool publish, const std::function<absl::Status()>& ready) {
   BundleSpec spec;
   spec.info.set_model(name);
   spec.info.set_version(1);
@@ -41,6 +41,8 @@ absl::StatusOr<std::string> ExportModel(LocalModel* model, const TrainerState& s
   }
   std::vector<float> dense(model->network().param_floats());
   RETURN_IF_ERROR(model->store().PullDense(dense));
+  const int tables = model->store().tables();
+  if (tables == 0 && ready != nullptr) RETURN_IF_ERROR(ready());
   RETURN_IF_ERROR(WriteBundle(
       dir, spec, dense, [&](int t, const std::function<absl::Status(const RowRecord&)>& emit) {
         absl::Status status;
@@ -50,6 +52,8 @@ absl::StatusOr<std::string> ExportModel(LocalModel* model, const TrainerState& s
               if (status.ok())
                 status = emit({id, {meta.event_time, meta.frequency, 0}, false, floats});
             }));
+        // The manifest comes after the last table.
+        if (status.ok() && t == tables - 1 && ready != nullptr) status = ready();
         return status;
       }));
   return dir;

@@ -1,6 +1,7 @@
 // From a model in memory to a bundle on disk.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -9,10 +10,11 @@
 namespace starling {
 
 // Writes the model as a bundle to `out`; with `publish`, as the next version
-// under the publication root `out`. Nothing may train meanwhile. Returns the
-// bundle's directory.
+// under the publication root `out`. Nothing may train meanwhile. It appears only
+// after `ready`, if given, has returned ok. Returns the bundle's directory.
 absl::StatusOr<std::string> ExportModel(LocalModel* model, const TrainerState& state,
                                         const std::string& name, const std::string& out,
-                                        bool publish);
+                                        bool publish,
+                                        const std::function<absl::Status()>& ready = nullptr);
 
 }  // namespace starling

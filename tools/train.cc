@@ -8,7 +8,9 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "base/file.h"
 #include "base/metrics.h"
+#include "base/stages.h"
 #include "base/status.h"
 #include "base/yaml_proto.h"
 #include "scheduler/trainer.h"
@@ -17,12 +19,39 @@
 #include "tools/verbs.h"
 
 DEFINE_bool(resume, false, "go on from the latest checkpoint");
+DEFINE_string(trace, "",
+              "write what each thread did to this file, for Perfetto or chrome://tracing");
 DEFINE_string(allow, "",
               "with --resume: differences to take all the same, of features, tables, model, "
               "optimizer, data; comma-separated");
 
 namespace starling {
 namespace {
+
+std::vector<std::pair<std::string, std::string>> StageRows(const StageUses& uses) {
+  std::vector<std::pair<std::string, std::string>> rows;
+  for (int i = 0; i < kStages; ++i) {
+    const StageUse& use = uses[i];
+    if (use.busy + use.wait < 0.0005) continue;
+    std::string text = absl::StrFormat("%.2f, %.2f", use.busy, use.wait);
+    if (use.depth_most > 0)
+      absl::StrAppendFormat(&text, "; %.1f of %d batches queued", use.depth(), use.depth_most);
+    rows.push_back(
+        {absl::StrCat("all threads' seconds at work, waiting: ", StageName(static_cast<Stage>(i))),
+         text});
+  }
+  return rows;
+}
+
+std::string StagesJson(const StageUses& uses) {
+  std::vector<std::string> parts;
+  for (int i = 0; i < kStages; ++i) {
+    parts.push_back(absl::StrFormat(R"("%s": {"busy": %.3f, "wait": %.3f, "queue": %.2f})",
+                                    StageName(static_cast<Stage>(i)), uses[i].busy, uses[i].wait,
+                                    uses[i].depth()));
+  }
+  return absl::StrJoin(parts, ", ");
+}
 
 void PrintClosing(const LoadedJob& job, const TrainSummary& s) {
   std::vector<std::pair<std::string, std::string>> rows = {
@@ -39,8 +68,7 @@ void PrintClosing(const LoadedJob& job, const TrainSummary& s) {
   rows.push_back(
       {"seconds in read-wait, pull, compute, push",
        absl::StrFormat("%.2f, %.2f, %.2f, %.2f", t.wait_read, t.pull, t.compute, t.push)});
-  rows.push_back({"seconds on reader threads: read, compile",
-                  absl::StrFormat("%.2f, %.2f", s.read_seconds, s.compile_seconds)});
+  for (auto& row : StageRows(s.uses)) rows.push_back(row);
   rows.push_back({"seconds in evaluation, checkpoints",
                   absl::StrFormat("%.2f, %.2f", s.eval_seconds, s.checkpoint_seconds)});
   if (job.plan.job.data().has_where()) rows.push_back({"where", WhereText(job.train->counts())});
@@ -61,8 +89,8 @@ void PrintJson(const LoadedJob& job, const TrainSummary& s) {
   const StageTimes& t = s.stages;
   absl::PrintF(
       R"({%s, "metrics_of": "%s", "samples": %d, "samples_per_s": %.1f, "steps": %d, "step": %d, "bad_rows": %d, )"
-      R"("seconds": {"train": %.3f, "wait_read": %.3f, "pull": %.3f, "compute": %.3f, "push": %.3f, "read": %.3f, )"
-      R"("compile": %.3f, "eval": %.3f, "checkpoint": %.3f}, )"
+      R"("seconds": {"train": %.3f, "wait_read": %.3f, "pull": %.3f, "compute": %.3f, "push": %.3f, )"
+      R"("eval": %.3f, "checkpoint": %.3f}, "stages": {%s}, )"
       R"("data": {"files_passed_over": %d, "splits_passed_over": %d, "rows_read": %d, "rows_matched": %d, )"
       R"("values_read": %d, "member_values_read": %d}, )"
       R"("work": {"requests": %d, "hashed": {"user": %d, "row": %d}, "scaled": {"user": %d, "row": %d}, )"
@@ -70,9 +98,9 @@ void PrintJson(const LoadedJob& job, const TrainSummary& s) {
       "\n",
       MetricsJson(m), s.evaluated ? "eval" : "train, progressive", s.samples,
       s.samples / std::max(1e-9, s.train_seconds), s.steps, s.state.step(), s.bad_rows,
-      s.train_seconds, t.wait_read, t.pull, t.compute, t.push, s.read_seconds, s.compile_seconds,
-      s.eval_seconds, s.checkpoint_seconds, read.files_passed_over, read.splits_passed_over,
-      read.rows_read, read.rows_matched, read.values_read, read.member_values_read, s.requests,
+      s.train_seconds, t.wait_read, t.pull, t.compute, t.push, s.eval_seconds, s.checkpoint_seconds,
+      StagesJson(s.uses), read.files_passed_over, read.splits_passed_over, read.rows_read,
+      read.rows_matched, read.values_read, read.member_values_read, s.requests,
       s.request_work.hashed, s.row_work.hashed, s.request_work.scaled, s.row_work.scaled,
       s.counts.ids_pulled, s.counts.ids_pushed, s.checkpoint.c_str());
 }
@@ -97,8 +125,20 @@ absl::Status Run(const VerbCall& call) {
     ASSIGN_OR_RETURN(metrics, MetricsServer::Start(job.plan.job.train().metrics_port()));
     std::fprintf(stderr, "metrics on http://127.0.0.1:%d/metrics\n", metrics->port());
   }
+  ExportStages();
+  NameThread("steps");
+  if (!FLAGS_trace.empty()) {
+    RETURN_IF_ERROR(
+        Annotate(WriteFileAtomically(FLAGS_trace, ""), "--trace"));  // Not only at the end.
+    StartTrace();
+  }
   Trainer trainer(job.plan, job.train.get(), job.eval.get(), StopRequested());
-  RETURN_IF_ERROR(trainer.Run(FLAGS_resume, allow));
+  absl::Status status = trainer.Run(FLAGS_resume, allow);
+  if (!FLAGS_trace.empty()) {
+    absl::Status traced = WriteTrace(FLAGS_trace);
+    if (status.ok()) status = traced;
+  }
+  RETURN_IF_ERROR(status);
   PrintClosing(job, trainer.summary());
   if (FLAGS_json) PrintJson(job, trainer.summary());
   return absl::OkStatus();
@@ -109,8 +149,9 @@ absl::Status Run(const VerbCall& call) {
 Verb TrainVerb() {
   return {"train",
           "Train a model from Parquet logs",
-          "starling train --config job.yaml [--resume [--allow data,…]] [--set a.b=v]",
-          {"config", "set", "resume", "allow", "json"},
+          "starling train --config job.yaml [--resume [--allow data,…]] [--trace out.json] [--set "
+          "a.b=v]",
+          {"config", "set", "resume", "allow", "trace", "json"},
           Run};
 }
 

@@ -11,6 +11,7 @@ const std::vector<Verb>& AllVerbs() {
       InitVerb(),
       ValidateVerb(),
       TrainVerb(),
+      ExplainVerb(),
       EvalVerb(),
       PredictVerb(),
       ExportVerb(),

@@ -8,6 +8,7 @@ namespace starling {
 Verb BenchVerb();
 Verb DoctorVerb();
 Verb EvalVerb();
+Verb ExplainVerb();
 Verb ExportVerb();
 Verb GenerateVerb();
 Verb InitVerb();

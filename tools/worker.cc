@@ -15,6 +15,8 @@
 DEFINE_string(servers, "", "host:port of every server, in shard order, separated by commas");
 DEFINE_int32(worker, 0, "which worker this is, from 0");
 DEFINE_int32(workers, 1, "how many workers there are");
+DEFINE_string(launcher, "",
+              "host:port of the launcher that holds and releases workers; none: nobody does");
 
 namespace starling {
 namespace {
@@ -31,6 +33,7 @@ absl::Status Run(const VerbCall& call) {
   options.servers = absl::StrSplit(FLAGS_servers, ',');
   options.worker = FLAGS_worker;
   options.workers = FLAGS_workers;
+  options.launcher = FLAGS_launcher;
   ASSIGN_OR_RETURN(WorkerSummary s, RunWorker(job.plan, *job.train, options, StopRequested()));
   std::fprintf(stderr, "worker %d: %s rows in %s steps\n", FLAGS_worker,
                WithCommas(s.samples).c_str(), WithCommas(s.steps).c_str());
@@ -47,7 +50,7 @@ Verb WorkerVerb() {
   return {"worker",
           "Train against parameter servers",
           "starling worker --config job.yaml --servers HOST:PORT,… --worker I --workers N",
-          {"config", "set", "servers", "worker", "workers", "json"},
+          {"config", "set", "servers", "worker", "workers", "launcher", "json"},
           Run};
 }
 
