@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 
+from crash_apart import LaunchRun
 from crash_run import CrashRun, Wrong
 
 BINARY, UNIT_TEST = os.environ["STARLING_WRONG_BINARY"], os.environ["STARLING_WRONG_TEST"]
@@ -20,7 +21,7 @@ def kill_some(binary, tmp_path, wrong):
 
 
 @pytest.mark.parametrize("wrong", ["position_early", "position_late", "rows_later_than_position", "aside_lost", "since_too_late",
-                                   "base_removed"])
+                                   "base_removed", "slots_later"])
 def test_the_crash_harness_notices(wrong, tmp_path):
     with pytest.raises(Wrong) as noticed:
         kill_some(BINARY, tmp_path, wrong)
@@ -30,6 +31,25 @@ def test_the_crash_harness_notices(wrong, tmp_path):
 
 def test_the_same_kills_without_a_mistake_pass(tmp_path):
     kill_some(BINARY, tmp_path, "")
+
+
+def lose_replies(tmp_path, wrong):
+    """Every other reply to a push is lost, so that pushes come twice, over kills and a resume."""
+    run = LaunchRun(BINARY, tmp_path, 11, every=20, env={"STARLING_WRONG": wrong})
+    run.kill_at("ps:push_repeated", 50)
+    run.kill_at("ps:push_applied", 70)
+    assert not run.train()
+    run.settle(False)
+
+
+def test_a_push_that_comes_twice_counts_once(tmp_path):
+    lose_replies(tmp_path, "push_reply_lost")
+
+
+def test_the_crash_harness_notices_lost_dedup(tmp_path):
+    with pytest.raises(Wrong) as noticed:
+        lose_replies(tmp_path, "push_reply_lost,dedup_lost")
+    assert "never reached" not in str(noticed.value)
 
 
 @pytest.mark.parametrize("wrong", ["no_sync", "tombstone_lost", "since_too_late", "base_removed", "not_at_rest"])

@@ -69,53 +69,71 @@ class Table:
                     continue
                 self.sights.pop(value, None)
                 row = self.rows[value] = Row()
-            elif time - row.time > self.ttl:  # Expired: it begins anew.
+            elif self.ttl and time - row.time > self.ttl:  # Expired: it begins anew.
                 row.steps = row.frequency = 0
             row.steps += 1
             row.frequency += count
-            row.time = time
+            row.time = max(row.time, time)
 
 
 class Truth:
-    """Replays the files; `at(step)` must be asked for in any order."""
+    """Replays the files; steps may be asked for in any order."""
 
     def __init__(self, data, batch, tables):
         self.batch, self.options = batch, tables
         self.ids = {name: {} for name in tables}
-        self.batches = []
+        self.splits = []  # Of batches: one for each row group.
         for path in sorted(glob.glob(f"{data}/*.parquet")):
             file = pq.ParquetFile(path)
             for group in range(file.num_row_groups):
                 table = file.read_row_group(group)
                 times = table.column("ts").to_numpy()
                 columns = {name: table.column(name).to_numpy() for name in tables}
-                for begin in range(0, len(times), batch):
-                    piece = slice(begin, begin + batch)
-                    assert times[piece].min() == times[piece].max(), "one event time a batch"
-                    self.batches.append((int(times[begin]), {
-                        name: tuple(x.tolist() for x in np.unique(values[piece], return_counts=True))
-                        for name, values in columns.items()}))
+                self.splits.append([self._batch(times, columns, begin) for begin in range(0, len(times), batch)])
+        self.batches = [b for split in self.splits for b in split]
         self._restart()
+
+    def _batch(self, times, columns, begin):
+        piece = slice(begin, begin + self.batch)
+        assert times[piece].min() == times[piece].max(), "one event time a batch"
+        return int(times[begin]), {name: tuple(x.tolist() for x in np.unique(values[piece], return_counts=True))
+                                   for name, values in columns.items()}
 
     def _restart(self):
         self.tables = {name: Table(**options) for name, options in self.options.items()}
         self.done = 0
 
-    def at(self, step):
-        """By table the rows after `step` steps, by id: id, steps, frequency, time, whether it may be gone."""
-        if step < self.done:
-            self._restart()
-        for time, pieces in self.batches[self.done:step]:
+    def _learn(self, batches):
+        for time, pieces in batches:
             for name, (values, counts) in pieces.items():
                 self.tables[name].step(values, counts, time)
+
+    def at(self, step):
+        """By table the rows after `step` steps of one worker, by id: id, steps, frequency, time, whether it may be gone."""
+        if step < self.done:
+            self._restart()
+        self._learn(self.batches[self.done:step])
         self.done = step
-        now = self.batches[step - 1][0] if step else 0
+        return self._rows(self.batches[step - 1][0] if step else 0)
+
+    def of(self, positions):
+        """The same for several workers, each at its (split, batch). REQUIRES: the order of batches does not matter."""
+        self._restart()
+        for worker, (split, batch) in enumerate(positions):
+            own = range(worker, len(self.splits), len(positions))
+            for s in own:
+                self._learn(self.splits[s] if s < split else self.splits[s][:batch] if s == split else [])
+        self.done = len(self.batches) + 1  # No number of steps.
+        return self._rows(0)
+
+    def _rows(self, now):
         out = {}
         for name, table in self.tables.items():
             known = self.ids[name]
             for value in table.rows.keys() - known.keys():
                 known[value] = id_of(name, value)
-            rows = [(known[value], row.steps, row.frequency, row.time, now - row.time > table.ttl) for value, row in table.rows.items()]
+            rows = [(known[value], row.steps, row.frequency, row.time, bool(table.ttl) and now - row.time > table.ttl)
+                    for value, row in table.rows.items()]
             out[name] = np.array(rows, ROWS)
             out[name].sort(order="id")
         return out

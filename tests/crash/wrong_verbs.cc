@@ -4,7 +4,8 @@
 namespace starling {
 
 const std::vector<Verb>& AllVerbs() {
-  static const std::vector<Verb>* verbs = new std::vector<Verb>{TrainVerb(), ExportVerb()};
+  static const std::vector<Verb>* verbs = new std::vector<Verb>{
+      TrainVerb(), ExportVerb(), LaunchVerb(), PsVerb(), WorkerVerb(), OnlineVerb()};
   return *verbs;
 }
 

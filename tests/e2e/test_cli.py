@@ -11,7 +11,7 @@ import harness
 from harness import run, run_json, write_config
 
 VERBS = ["init", "validate", "generate", "train", "eval", "predict", "export", "serve", "online", "ps", "worker",
-         "launch", "inspect", "bench", "doctor"]
+         "launch", "inspect", "bench", "doctor", "explain"]
 
 
 def test_every_verb_has_help():
@@ -93,6 +93,13 @@ def test_bench_train_prints_rates_and_ratio():
     lines = [json.loads(l) for l in done.stdout.splitlines()]
     train = [l for l in lines if l["bench"] == "train"]
     assert train and all(l["ratio"] > 0 and l["reference_value"] > 0 for l in train if "ratio" in l)
+
+
+def test_bench_pipeline_measures_a_step_at_each_staleness():
+    lines = [json.loads(l) for l in run("bench", "pipeline", "--quick", "--json", timeout=600).stdout.splitlines()]
+    assert [l["case"][-1] for l in lines] == ["0", "1", "2", "3"]
+    for line in lines:
+        assert line["value"] >= 0.005 and line["reference_value"] >= 0.005
 
 
 def test_bench_dense_measures_each_model_beside_bare_products():

@@ -17,6 +17,11 @@ def batches(data, rows_per_batch):
     return total
 
 
+def exported(config, out):
+    run("export", "--config", config, "--out", out)
+    return {p.name: p.read_bytes() for p in out.iterdir() if p.name != "MANIFEST"}
+
+
 def test_two_servers_and_two_workers_match_one_process(tmp_path, data):
     # Steps enough for the order of arrival not to matter.
     alone = run_json("train", "--config", write_config(tmp_path / "a.yaml", data, tmp_path / "a", **{"batch: 1024": "batch: 256"}))
@@ -39,18 +44,13 @@ def test_one_worker_and_one_server_equal_one_process_bit_for_bit(tmp_path, data)
     b = write_config(tmp_path / "b.yaml", data, tmp_path / "b", text=text)
     run("train", "--config", a)
     run("launch", "--config", b, "--server_count", 3, "--worker_count", 1)
-    files = {}
-    for name, config in (("a", a), ("b", b)):
-        out = tmp_path / f"bundle-{name}"
-        run("export", "--config", config, "--out", out)
-        files[name] = {p.name: p.read_bytes() for p in out.iterdir() if p.name != "MANIFEST"}
-    assert files["a"] == files["b"]
+    assert exported(a, tmp_path / "bundle-a") == exported(b, tmp_path / "bundle-b")
 
 
 def test_a_dead_worker_ends_the_launch_with_a_clear_word(tmp_path, data):
     config = write_config(tmp_path / "job.yaml", data, tmp_path / "run")
     log = tmp_path / "log"
-    process = harness.start("launch", "--config", config, "--set", "train.epochs=100", log=log)
+    process = harness.start("launch", "--config", config, "--set", "train.epochs=100", "--restarts", 0, log=log)
 
     def worker_pid():
         import subprocess
@@ -64,6 +64,24 @@ def test_a_dead_worker_ends_the_launch_with_a_clear_word(tmp_path, data):
     assert process.wait(timeout=60) == 138
     assert "ended with exit code 137" in log.read_text()
     assert not (tmp_path / "run" / "ckpt").exists() or not any((tmp_path / "run" / "ckpt").iterdir())
+
+
+def test_a_stopped_launch_goes_on_bit_for_bit_with_other_servers(tmp_path, data):
+    text = harness.CONFIG.replace("epochs: 1", "epochs: 6, threads: 1")
+    a = write_config(tmp_path / "a.yaml", data, tmp_path / "a", text=text)
+    b = write_config(tmp_path / "b.yaml", data, tmp_path / "b", text=text.replace("every: 0s", "every: 0s, every_steps: 20"))
+    run("train", "--config", a)
+    process = harness.start("launch", "--config", b, "--server_count", 3, "--worker_count", 1, log=tmp_path / "log")
+    harness.wait_until(lambda: list((tmp_path / "b" / "ckpt").glob("step-*/MANIFEST")), what="a checkpoint on the way")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == 143, (tmp_path / "log").read_text()
+    assert "go on with --resume" in (tmp_path / "log").read_text()
+    assert "holds checkpoints" in run("launch", "--config", b, "--worker_count", 1, code=2).stderr
+    assert "--worker_count 1" in run("launch", "--config", b, "--worker_count", 2, "--resume", code=3).stderr
+    assert "launch --resume" in run("train", "--config", b, "--resume", code=3).stderr
+    done = run("launch", "--config", b, "--server_count", 2, "--worker_count", 1, "--resume")
+    assert "resumed from" in done.stderr
+    assert exported(a, tmp_path / "bundle-a") == exported(b, tmp_path / "bundle-b")
 
 
 def test_what_needs_one_process_is_refused(tmp_path, data):

@@ -1,0 +1,88 @@
+"""From single runs to the table and the chart of docs/benchmarks.md."""
+import pathlib
+import statistics
+from xml.sax.saxutils import escape
+
+from compare_runs import MODELS, SYSTEMS
+
+BEGIN, END = "<!-- compare: begin -->", "<!-- compare: end -->"
+COLOURS = {"starling": "#1f6feb", "fbgemm": "#8b949e", "torch": "#b1bac4",
+           "fbgemm-stock": "#d0d7de", "torch-stock": "#e6eaef"}
+
+
+def medians(runs):
+    """{model: {system: {"samples_per_s", "low", "high", "auc", "runs"}}}, in the order of MODELS."""
+    summary = {}
+    for model in MODELS:
+        for system in SYSTEMS:
+            own = [r for r in runs if r["model"] == model and r["system"] == system]
+            if not own:
+                continue
+            speeds = [r["samples_per_s"] for r in own]
+            summary.setdefault(model, {})[system] = {
+                "samples_per_s": statistics.median(speeds), "low": min(speeds), "high": max(speeds),
+                "auc": statistics.median(r["auc"] for r in own), "runs": len(own)}
+    return summary
+
+
+def ratio_of(runs, model, system):
+    """The median, over repeats, of ours by theirs in the same repeat: what a changing machine leaves
+    of a comparison."""
+    def by_repeat(name):
+        return {r["repeat"]: r["samples_per_s"] for r in runs
+                if r["model"] == model and r["system"] == name}
+    ours, theirs = by_repeat("starling"), by_repeat(system)
+    ratios = [ours[i] / theirs[i] for i in ours if i in theirs]
+    return statistics.median(ratios) if ratios else None
+
+
+def table(runs):
+    lines = ["| Model | System | samples/s, median (least to most; runs) | Starling's by it | AUC |",
+             "|---|---|---|---|---|"]
+    for model, systems in medians(runs).items():
+        for system, m in systems.items():
+            ratio = None if system == "starling" else ratio_of(runs, model, system)
+            lines.append(
+                f"| {MODELS[model]['title']} | {SYSTEMS[system]} | {m['samples_per_s']:,.0f} "
+                f"({m['low']:,.0f}–{m['high']:,.0f}; {m['runs']}) | "
+                f"{'' if ratio is None else f'{ratio:.2f}'} | {m['auc']:.5f} |")
+    return "\n".join(lines)
+
+
+def chart(runs):
+    """Bars of samples/s, a group a model."""
+    left, width, bar, gap = 210, 480, 18, 26
+    summary = medians(runs)
+    most = max((m["samples_per_s"] for s in summary.values() for m in s.values()), default=1)
+    y, parts = 10, []
+
+    def text(x, y, words, extra=""):
+        parts.append(f'<text x="{x}" y="{y}" {extra}>{escape(words)}</text>')
+
+    for model, systems in summary.items():
+        y += gap
+        text(10, y - 8, MODELS[model]["title"], 'font-weight="bold"')
+        for system, m in systems.items():
+            length = width * m["samples_per_s"] / most
+            text(left - 8, y + 13, SYSTEMS[system], 'text-anchor="end"')
+            parts.append(f'<rect x="{left}" y="{y}" width="{length:.1f}" height="{bar - 3}" '
+                         f'fill="{COLOURS[system]}"/>')
+            text(round(left + length + 6), y + 13, f"{m['samples_per_s']:,.0f}")
+            y += bar
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + width + 80}" height="{y + 14}" '
+            f'font-family="sans-serif" font-size="12">\n'
+            '<rect width="100%" height="100%" fill="white"/>\n' + "\n".join(parts) + "\n</svg>\n")
+
+
+def splice(page, runs):
+    """The page with the table between the marks replaced."""
+    begin, end = page.find(BEGIN), page.find(END)
+    if begin < 0 or end < begin:
+        raise ValueError(f"no {BEGIN} … {END} in the page")
+    return page[:begin] + f"{BEGIN}\n{table(runs)}\n{END}" + page[end + len(END):]
+
+
+def write(docs, runs):
+    page = pathlib.Path(docs) / "benchmarks.md"
+    page.write_text(splice(page.read_text(), runs))
+    (pathlib.Path(docs) / "compare.svg").write_text(chart(runs))
