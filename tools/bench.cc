@@ -6,12 +6,14 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "base/yaml_proto.h"
 #include "tools/flags.h"
 #include "tools/verbs.h"
 
 DEFINE_bool(quick, false,
             "a smaller run with fewer alternations: to see that it works, not to quote");
+DEFINE_string(only, "", "cases to run, separated by commas; default: all");
 
 namespace starling {
 namespace {
@@ -34,12 +36,12 @@ absl::Status Run(const VerbCall& call) {
         absl::StrCat("name one benchmark: ", absl::StrJoin(names, ", ")));
   }
   const std::pair<const char*, std::vector<std::string>> flags[] = {
-      {"only", {"store", "read"}}, {"table_rows", {"store"}}, {"peer", {"read"}}};
+      {"only", {"train", "store", "read"}}, {"table_rows", {"store"}}, {"peer", {"read"}}};
   for (const auto& [flag, of] : flags) {
     const bool taken = std::find(of.begin(), of.end(), call.args[0]) != of.end();
     if (!taken && !gflags::GetCommandLineFlagInfoOrDie(flag).is_default) {
       return absl::InvalidArgumentError(
-          absl::StrCat("--", flag, " is for bench ", absl::StrJoin(of, " and ")));
+          absl::StrCat("--", flag, " is for bench ", absl::StrJoin(of, ", ")));
     }
   }
   for (const Bench& b : kBenches) {
@@ -54,6 +56,20 @@ absl::Status Run(const VerbCall& call) {
 double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
+}
+
+absl::StatusOr<std::set<std::string>> CasesAsked(const std::string& bench,
+                                                 const std::vector<std::string>& names) {
+  const std::set<std::string> all(names.begin(), names.end());
+  if (FLAGS_only.empty()) return all;
+  const std::set<std::string> asked = absl::StrSplit(FLAGS_only, ',');
+  for (const std::string& name : asked) {
+    if (all.contains(name)) continue;
+    return absl::InvalidArgumentError(absl::StrCat("--only: no case \"", name, "\" of bench ",
+                                                   bench, "; there are ",
+                                                   absl::StrJoin(names, ", ")));
+  }
+  return asked;
 }
 
 void ReportFigures(const std::string& bench, const std::string& what,

@@ -2,11 +2,13 @@
 // with the value; medians count.
 #pragma once
 
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 namespace starling {
 
@@ -23,6 +25,10 @@ void Report(const BenchResult& result);
 void ReportFigures(const std::string& bench, const std::string& what,
                    const std::vector<std::pair<std::string, double>>& figures);
 double Median(std::vector<double> values);  // REQUIRES: not empty.
+
+// Those of --only, or all. InvalidArgument for one that `bench` does not have.
+absl::StatusOr<std::set<std::string>> CasesAsked(const std::string& bench,
+                                                 const std::vector<std::string>& names);
 
 absl::Status BenchTrain(bool quick);
 absl::Status BenchPipeline(bool quick);

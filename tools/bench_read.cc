@@ -10,7 +10,6 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "base/file.h"
 #include "base/status.h"
@@ -18,8 +17,6 @@
 #include "scheduler/plan.h"
 #include "tools/bench.h"
 #include "tools/flags.h"
-
-DECLARE_string(only);
 
 namespace starling {
 namespace {
@@ -51,20 +48,6 @@ std::string Names(const std::string& user, const std::string& item, char letter,
     names.push_back(absl::StrCat(i <= of_user ? user : item, std::string(1, letter), i));
   }
   return absl::StrJoin(names, ", ");
-}
-
-absl::StatusOr<std::set<std::string>> CasesAsked() {
-  std::vector<std::string> names;
-  for (const Case& c : kCases) names.push_back(c.name);
-  std::set<std::string> all(names.begin(), names.end());
-  if (FLAGS_only.empty()) return all;
-  std::set<std::string> asked = absl::StrSplit(FLAGS_only, ',');
-  for (const std::string& name : asked) {
-    if (all.contains(name)) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--only: no case \"", name, "\" of bench read; there are ", absl::StrJoin(names, ", ")));
-  }
-  return asked;
 }
 
 absl::Status RunCases(const ReadBench& bench, const std::set<std::string>& cases) {
@@ -137,7 +120,9 @@ absl::StatusOr<ReadPass> ReadAll(const ReadBench& bench, const ReadData& data, i
 }
 
 absl::Status BenchRead(bool quick) {
-  ASSIGN_OR_RETURN(std::set<std::string> cases, CasesAsked());
+  std::vector<std::string> names;
+  for (const Case& c : kCases) names.push_back(c.name);
+  ASSIGN_OR_RETURN(std::set<std::string> cases, CasesAsked("read", names));
   ReadBench bench;
   if (quick) {
     bench.quick = true;

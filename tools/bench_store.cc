@@ -10,8 +10,6 @@
 #include <set>
 #include <thread>
 
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "base/file.h"
 #include "base/status.h"
@@ -19,7 +17,6 @@
 #include "tools/bench_store_cold.h"
 #include "tools/flags.h"
 
-DEFINE_string(only, "", "bench store, read: cases to run, separated by commas; default: all");
 DEFINE_int64(table_rows, 0,
              "bench store: rows of the table; default: 20 million, with --quick 200,000");
 
@@ -83,23 +80,11 @@ absl::Status RunCases(const StoreBench& bench, const std::set<std::string>& case
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::set<std::string>> CasesAsked() {
-  std::set<std::string> all(std::begin(kCases), std::end(kCases));
-  if (FLAGS_only.empty()) return all;
-  std::set<std::string> asked = absl::StrSplit(FLAGS_only, ',');
-  for (const std::string& name : asked) {
-    if (all.contains(name)) continue;
-    return absl::InvalidArgumentError(absl::StrCat("--only: no case \"", name,
-                                                   "\" of bench store; ", "there are ",
-                                                   absl::StrJoin(kCases, ", ")));
-  }
-  return asked;
-}
-
 }  // namespace
 
 absl::Status BenchStore(bool quick) {
-  ASSIGN_OR_RETURN(std::set<std::string> cases, CasesAsked());
+  ASSIGN_OR_RETURN(std::set<std::string> cases,
+                   CasesAsked("store", {std::begin(kCases), std::end(kCases)}));
   StoreBench bench;
   if (quick) {
     bench = {.quick = true,

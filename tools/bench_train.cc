@@ -1,5 +1,8 @@
 // bench train: samples/s from Parquet to pushed gradients, the GEMM rate the
-// model reached, and the machine's bare GEMM rate in the same run.
+// model reached, and the machine's bare GEMM rate in the same run; and rows that
+// share a user (bench_train_requests.cc).
+#include "tools/bench_train.h"
+
 #include <unistd.h>
 
 #include <atomic>
@@ -11,7 +14,6 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "sample_io/generator.h"
-#include "scheduler/trainer.h"
 #include "tools/bench.h"
 #include "tools/bench_gemm.h"
 #include "tools/flags.h"
@@ -51,51 +53,13 @@ double BareGemmRate(ThreadPool* pool, double seconds) {
   return 2.0 * kRows * kWidth * kWidth * static_cast<double>(done) / (Now() - start);
 }
 
-struct Pass {
-  double seconds = 0;
-  int64_t samples = 0;
-};
-
-// One pass over the data with the production pipeline.
-absl::StatusOr<Pass> TrainPass(const Plan& plan, const SampleSource& source, LocalModel* model,
-                               StepPipeline* pipeline, uint32_t pass, int64_t* step) {
-  BatchReaderOptions reading;
-  reading.batch_rows = plan.job.data().batch();
-  reading.shuffle = true;
-  reading.seed = 1;
-  ASSIGN_OR_RETURN(std::unique_ptr<BatchReader> reader,
-                   BatchReader::Create(&source, &model->compiler(), reading, {pass, 0, 0}));
-  Pass result;
-  double start = Now();
-  RETURN_IF_ERROR(pipeline->Run(
-      reader.get(), *step, [](int64_t) { return 1.0; },
-      [&](const StepReport& r) {
-        result.samples += r.batch->rows;
-        *step = r.step + 1;
-        return true;
-      }));
-  result.seconds = Now() - start;
-  return result;
-}
-
 absl::Status RunModel(const std::string& dir, const char* name, int alternations,
                       double gemm_seconds) {
-  Job job;
-  SourceMap map;
-  RETURN_IF_ERROR(
-      ParseYaml(absl::StrFormat(kConfig, dir, name, dir), "bench.yaml", {}, &job, &map));
-  ASSIGN_OR_RETURN(Plan plan, MakePlan(job, map));
-  ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> source,
-                   SampleSource::Open({JoinPath(dir, "data/train")}));
   ThreadPool pool(0);
-  ASSIGN_OR_RETURN(std::unique_ptr<LocalModel> model,
-                   LocalModel::Create(SpecOf(plan), NetworkOptionsOf(plan.job),
-                                      JoinPath(dir, "scratch"), &pool));
-  StepPipeline pipeline(&model->network(), &model->client(), &pool, {});
-  int64_t step = 0;
-  RETURN_IF_ERROR(
-      TrainPass(plan, *source, model.get(), &pipeline, 0, &step).status());  // Rows are made here.
-  StageTimes before = pipeline.times();
+  ASSIGN_OR_RETURN(std::unique_ptr<TrainBench> bench,
+                   TrainBench::Create(absl::StrFormat(kConfig, dir, name, dir), dir, &pool));
+  RETURN_IF_ERROR(bench->Pass().status());  // Rows are made here.
+  StageTimes before = bench->times();
   BenchResult result{"train",
                      absl::StrCat(name, " 400x3, 26 ids x 16, batch 4096"),
                      "FLOP/s, all rows' products counted",
@@ -104,15 +68,15 @@ absl::Status RunModel(const std::string& dir, const char* name, int alternations
                      {},
                      0};  // Products that rows share are computed once.
   double seconds = 0, samples = 0;
-  for (int i = 1; i <= alternations; ++i) {
+  for (int i = 0; i < alternations; ++i) {
     result.reference_values.push_back(BareGemmRate(&pool, gemm_seconds));
-    ASSIGN_OR_RETURN(Pass pass, TrainPass(plan, *source, model.get(), &pipeline, i, &step));
-    result.values.push_back(model->network().gemm_flops_train() * pass.samples / pass.seconds);
+    ASSIGN_OR_RETURN(TrainPass pass, bench->Pass());
+    result.values.push_back(bench->network().gemm_flops_train() * pass.samples / pass.seconds);
     seconds += pass.seconds;
     samples += pass.samples;
   }
   Report(result);
-  const StageTimes& t = pipeline.times();
+  const StageTimes& t = bench->times();
   double wait = t.wait_read - before.wait_read, pull = t.pull - before.pull,
          compute = t.compute - before.compute, push = t.push - before.push;
   if (FLAGS_json) {
@@ -131,7 +95,7 @@ absl::Status RunModel(const std::string& dir, const char* name, int alternations
   return absl::OkStatus();
 }
 
-absl::Status RunAll(const std::string& dir, bool quick) {
+absl::Status BenchModels(const std::string& dir, bool quick) {
   GeneratorOptions data;
   data.out = JoinPath(dir, "data");
   data.rows = quick ? 40'000 : 400'000;
@@ -143,13 +107,72 @@ absl::Status RunAll(const std::string& dir, bool quick) {
   return absl::OkStatus();
 }
 
+absl::Status RunCases(const std::string& dir, bool quick, const std::set<std::string>& cases) {
+  if (cases.contains("models")) RETURN_IF_ERROR(BenchModels(dir, quick));
+  if (cases.contains("requests")) RETURN_IF_ERROR(BenchTrainRequests(dir, quick));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
+absl::StatusOr<std::unique_ptr<TrainBench>> TrainBench::Create(const std::string& config,
+                                                               const std::string& dir,
+                                                               ThreadPool* pool) {
+  std::unique_ptr<TrainBench> bench(new TrainBench);
+  bench->pool_ = pool;
+  Job job;
+  SourceMap map;
+  RETURN_IF_ERROR(ParseYaml(config, "bench.yaml", {}, &job, &map));
+  ASSIGN_OR_RETURN(bench->plan_, MakePlan(job, map));
+  ASSIGN_OR_RETURN(bench->source_,
+                   SampleSource::Open({job.data().train().begin(), job.data().train().end()}));
+  ASSIGN_OR_RETURN(bench->model_,
+                   LocalModel::Create(SpecOf(bench->plan_), NetworkOptionsOf(bench->plan_.job),
+                                      JoinPath(dir, "scratch"), pool));
+  bench->pipeline_ = std::make_unique<StepPipeline>(
+      &bench->model_->network(), &bench->model_->client(), pool, PipelineOptions());
+  return bench;
+}
+
+absl::StatusOr<TrainPass> TrainBench::Pass() {
+  BatchReaderOptions reading;
+  reading.batch_rows = plan_.job.data().batch();
+  reading.shuffle = true;
+  reading.seed = 1;
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<BatchReader> reader,
+      BatchReader::Create(source_.get(), &model_->compiler(), reading, {passes_++, 0, 0}));
+  TrainPass pass;
+  const StageUses before = ReadStages();
+  const double start = Now();
+  RETURN_IF_ERROR(pipeline_->Run(
+      reader.get(), step_, [](int64_t) { return 1.0; },
+      [&](const StepReport& r) {
+        pass.samples += r.batch->rows;
+        step_ = r.step + 1;
+        return true;
+      }));
+  pass.seconds = Now() - start;
+  pass.stages = UseBetween(before, ReadStages());
+  return pass;
+}
+
+absl::StatusOr<double> TrainBench::Auc() {
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<SampleSource> source,
+      SampleSource::Open({plan_.job.data().eval().begin(), plan_.job.data().eval().end()}));
+  ASSIGN_OR_RETURN(
+      std::vector<EvalMetrics> metrics,
+      Evaluate(model_.get(), *source, {.batch_rows = plan_.job.data().batch()}, pool_));
+  return metrics[0].auc;
+}
+
 absl::Status BenchTrain(bool quick) {
+  ASSIGN_OR_RETURN(std::set<std::string> cases, CasesAsked("train", {"models", "requests"}));
   std::string dir =
       absl::StrCat(std::filesystem::temp_directory_path().string(), "/starling-bench.", getpid());
   RETURN_IF_ERROR(MakeDirs(dir));
-  absl::Status status = RunAll(dir, quick);
+  absl::Status status = RunCases(dir, quick, cases);
   RemoveAll(dir).IgnoreError();
   return status;
 }

@@ -93,6 +93,10 @@ def test_bench_train_prints_rates_and_ratio():
     lines = [json.loads(l) for l in done.stdout.splitlines()]
     train = [l for l in lines if l["bench"] == "train"]
     assert train and all(l["ratio"] > 0 and l["reference_value"] > 0 for l in train if "ratio" in l)
+    requests = [l for l in lines if l["bench"] == "train.requests"]
+    assert len(requests) == 4 and all(l["ratio"] > 0 and l["ratio_bound"] > 1 for l in requests)
+    for line in (l for l in lines if l["bench"] == "train.requests.auc"):
+        assert abs(line["requests"] - line["flat"]) < 0.02, "the same rows, in another order"
 
 
 def test_bench_pipeline_measures_a_step_at_each_staleness():
