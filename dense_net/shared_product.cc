@@ -113,7 +113,7 @@ void SharedProduct::BeforeTiles(const Step& step, int part, Real* state) const {
   ForSlots(step, part, [&](const SharedSlot& slot, int64_t vector, int64_t back) {
     Real* vectors = places.vectors + vector;
     Real* products = places.products + slot.first * n_;
-    device.kernels().pool(slot.vectors, 0, slot.count, slot.offset, slot.dim, vectors, slot.dim);
+    step.shared->Pool(slot, device, vectors);
     const int64_t skipped = int64_t{slot.column} * kGemmPanel;
     device.Gemm(slot.count, n_, slot.dim, {vectors, slot.dim, 1},
                 {w.data + skipped, w.panel_stride, w.row_stride, w.last + skipped},

@@ -64,14 +64,17 @@ struct Found {
   SharedSlots shared;
   std::vector<float> rows;
   void Find(const Batch& batch, int dim, Sharing sharing) {
-    SlotSpec spec;
-    spec.set_embedding_dim(dim);
+    std::vector<SlotSpec> specs(batch.tables[0].slots.size());
+    for (size_t s = 0; s < specs.size(); ++s) {
+      specs[s].set_slot(static_cast<int>(s));
+      specs[s].set_embedding_dim(dim);
+    }
     rows.resize(batch.tables[0].ids.size() * dim);
     const std::span<const float> table(rows);
     Step step;
     step.batch = &batch;
     step.rows = {&table, 1};
-    shared.Find(step, {&spec, 1}, sharing);
+    shared.Find(step, specs, sharing);
   }
 };
 
@@ -88,8 +91,8 @@ TEST(SharedSlots, DistinctIdsInTheOrderOfRows) {
             (std::vector<uint32_t>{0, 1, 2, 0, 0}));
   EXPECT_EQ(std::vector<uint32_t>(slot.first_row, slot.first_row + 2),
             (std::vector<uint32_t>{0, 1}));
-  EXPECT_EQ(slot.vectors.index[0], 7u);
-  EXPECT_EQ(slot.vectors.index[1], 2u);
+  EXPECT_EQ(found.shared.parts[slot.part].entries.index[0], 7u);
+  EXPECT_EQ(found.shared.parts[slot.part].entries.index[1], 2u);
 }
 
 TEST(SharedSlots, ListsAreShareableByRequestAlone) {
@@ -110,6 +113,36 @@ TEST(SharedSlots, ListsAreShareableByRequestAlone) {
   EXPECT_EQ(slot.count, 3);
   EXPECT_EQ(std::vector<uint32_t>(slot.first_row, slot.first_row + 3),
             (std::vector<uint32_t>{0, 6, 3}));
+}
+
+TEST(SharedSlots, ARequestsSlotsSideBySideHaveOneVector) {
+  Batch batch = OneSlot({0, 2, 3}, {0, 1, 1}, 3);
+  batch.tables[0].slots.resize(4, batch.tables[0].slots[0]);
+  batch.requests = 2;
+  batch.rows = 20;
+  batch.request_of_row.assign(20, 0);
+  for (int r = 10; r < 20; ++r) batch.request_of_row[r] = 1;
+  for (Slot& slot : batch.tables[0].slots) slot.axis = Axis::kRequest;
+  batch.tables[0].slots[2] = {.offsets = std::vector<uint32_t>(21), .index = {}};
+  for (uint32_t r = 0; r <= 20; ++r) batch.tables[0].slots[2].offsets[r] = r;
+  for (uint32_t r = 0; r < 20; ++r) batch.tables[0].slots[2].index.push_back(r % 3);
+  Found found;
+  found.Find(batch, 4, Sharing::kWhereverPossible);
+  ASSERT_EQ(found.shared.slots.size(), 3u);
+  const SharedSlot &two = found.shared.slots[0], &one = found.shared.slots[2];
+  EXPECT_EQ(std::make_tuple(two.column, two.dim, two.part, two.parts, two.count),
+            std::make_tuple(0, 8, 0, 2, 2));
+  EXPECT_EQ(std::make_tuple(one.column, one.dim, one.part, one.parts, one.count),
+            std::make_tuple(12, 4, 3, 1, 2));
+  EXPECT_EQ(one.first, two.count + 1 + found.shared.slots[1].count + 1);
+  EXPECT_TRUE(found.shared.rest.empty());
+
+  found.Find(batch, 4, Sharing::kWhereFaster);
+  ASSERT_EQ(found.shared.slots.size(), 1u) << "four columns alone are not worth it, eight are";
+  EXPECT_EQ(found.shared.slots[0].parts, 2);
+  ASSERT_EQ(found.shared.rest.size(), 1u);
+  EXPECT_EQ(found.shared.rest[0].begin, 8);
+  EXPECT_EQ(found.shared.rest[0].width, 8);
 }
 
 TEST(SharedSlots, FewDistinctIdsAreFasterShared) {

@@ -13,29 +13,34 @@ constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
 // layer's products in L2 and L3: the sums by row and by vector take the time of the
 // products of 1.3 columns a row, plus 24 columns a distinct vector. Beyond kVectorsMax, which
 // bounds the memory too, they would leave L3.
-constexpr int64_t kVectorsMax = 1536;
 int64_t MostVectors(int64_t rows, int dim, Sharing sharing) {
   if (sharing == Sharing::kWhereverPossible) return rows;
-  if (dim < 2) return 0;
-  return std::min(kVectorsMax, rows * (9 * dim - 13) / (10 * (24 + dim)));
+  return dim < 2 ? 0 : rows * (9 * dim - 13) / (10 * (24 + dim));
 }
-
-// A request's pooled values, whatever they are.
-bool FindRequests(const Batch& batch, int64_t most, std::vector<uint32_t>* first_row,
-                  SharedSlot* found) {
-  if (found->vectors.entry_of_row == nullptr || batch.requests > most) return false;
-  first_row->assign(batch.requests, batch.rows);
-  for (uint32_t r = batch.rows; r-- > 0;) (*first_row)[batch.request_of_row[r]] = r;
-  found->count = static_cast<int>(batch.requests);
-  found->vector_of_row = batch.request_of_row.data();
-  return true;
-}
+constexpr int64_t kVectorsMax = 1536;
 
 }  // namespace
 
+// A request's pooled values, whatever they are. Its rows stand together: any number of
+// requests is near when its rows are.
+bool SharedSlots::FindRequests(const Batch& batch, Sharing sharing, SharedSlot* found) {
+  if (batch.requests > MostVectors(batch.rows, found->dim, sharing)) return false;
+  if (first_row_of_request_.empty()) {
+    first_row_of_request_.assign(batch.requests, batch.rows);
+    for (uint32_t r = batch.rows; r-- > 0;) first_row_of_request_[batch.request_of_row[r]] = r;
+  }
+  found->count = static_cast<int>(batch.requests);
+  found->vector_of_row = batch.request_of_row.data();
+  found->first_row = first_row_of_request_.data();
+  return true;
+}
+
 // The ids of a slot with at most one value a row, which counts for 1.
-bool SharedSlots::FindIds(const Batch& batch, int64_t most, Lists* lists, SharedSlot* found) {
-  const SlotView slot = found->vectors;
+bool SharedSlots::FindIds(const Batch& batch, Sharing sharing, Lists* lists, SharedSlot* found) {
+  int64_t most = MostVectors(batch.rows, found->dim, sharing);
+  if (sharing != Sharing::kWhereverPossible) most = std::min(most, kVectorsMax);
+  SlotView& entries = parts[found->part].entries;
+  const SlotView slot = entries;
   if (slot.weights != nullptr) return false;
   for (uint32_t r = 0; r < batch.rows; ++r) {
     const uint32_t entry = slot.entry_of_row == nullptr ? r : slot.entry_of_row[r];
@@ -55,47 +60,77 @@ bool SharedSlots::FindIds(const Batch& batch, int64_t most, Lists* lists, Shared
   const auto count = static_cast<uint32_t>(lists->ids.size());
   for (uint32_t& v : lists->vector_of_row) v = std::min(v, count);
   found->count = static_cast<int>(count);
-  found->vectors.offsets = iota_.data();
-  found->vectors.index = lists->ids.data();
+  entries.offsets = iota_.data();
+  entries.index = lists->ids.data();
   found->vector_of_row = lists->vector_of_row.data();
+  found->first_row = lists->first_row.data();
   return true;
+}
+
+void SharedSlots::Keep(SharedSlot found) {
+  for (int p = found.part; p < found.part + found.parts; ++p) {
+    parts[p].entries.entry_of_row = nullptr;
+  }
+  found.first = vectors;
+  vectors += found.count + 1;
+  slots.push_back(found);
+}
+
+void SharedSlots::Leave(int column, int dim) {
+  if (!rest.empty() && rest.back().begin + rest.back().width == column) {
+    rest.back().width += dim;
+  } else {
+    rest.push_back({column, dim});
+  }
 }
 
 void SharedSlots::Find(const Step& step, std::span<const SlotSpec> specs, Sharing sharing) {
   const Batch& batch = *step.batch;
+  const int count = static_cast<int>(specs.size());
   slots.clear();
+  parts.clear();
   rest.clear();
+  first_row_of_request_.clear();
   vectors = 0;
   lists_.resize(std::max(lists_.size(), specs.size()));
   while (iota_.size() <= batch.rows) iota_.push_back(static_cast<uint32_t>(iota_.size()));
-  int column = 0;
-  for (size_t s = 0; s < specs.size(); ++s) {
-    const int64_t most = MostVectors(batch.rows, specs[s].embedding_dim(), sharing);
-    Lists& lists = lists_[s];
-    lists.vector_of_row.resize(batch.rows);
-    lists.first_row.clear();
-    lists.ids.clear();
-    local_.resize(std::max(local_.size(), batch.tables[specs[s].table()].ids.size()), kNone);
-
-    SharedSlot found;
-    found.column = column;
-    found.dim = specs[s].embedding_dim();
-    found.offset = specs[s].embedding_offset();
-    found.first = vectors;
-    found.vectors = ViewSlot(step, specs[s]);
-    column += found.dim;
-    const bool shared = FindIds(batch, most, &lists, &found);
-    for (uint32_t id : lists.ids) local_[id] = kNone;
-    if (shared || FindRequests(batch, most, &lists.first_row, &found)) {
-      found.vectors.entry_of_row = nullptr;
-      found.first_row = lists.first_row.data();
-      slots.push_back(found);
-      vectors += found.count + 1;
-    } else if (!rest.empty() && rest.back().begin + rest.back().width == found.column) {
-      rest.back().width += found.dim;
-    } else {
-      rest.push_back({found.column, found.dim});
+  for (const SlotSpec& spec : specs) {
+    parts.push_back({ViewSlot(step, spec), spec.embedding_offset(), spec.embedding_dim()});
+  }
+  for (int s = 0, column = 0; s < count;) {
+    SharedSlot requests = {.column = column, .part = s};  // As many as stand side by side.
+    while (s < count && parts[s].entries.entry_of_row != nullptr) requests.dim += parts[s++].dim;
+    requests.parts = s - requests.part;
+    if (requests.parts > 0 && FindRequests(batch, sharing, &requests)) {
+      Keep(requests);
+      column += requests.dim;
+      continue;
     }
+    const int end = std::max(s, requests.part + 1);
+    for (s = requests.part; s < end; column += parts[s++].dim) {
+      SharedSlot one = {.column = column, .dim = parts[s].dim, .part = s, .parts = 1};
+      Lists& lists = lists_[s];
+      lists.vector_of_row.resize(batch.rows);
+      lists.first_row.clear();
+      lists.ids.clear();
+      local_.resize(std::max(local_.size(), batch.tables[specs[s].table()].ids.size()), kNone);
+      const bool shared = FindIds(batch, sharing, &lists, &one);
+      for (uint32_t id : lists.ids) local_[id] = kNone;
+      if (shared) {
+        Keep(one);
+      } else {
+        Leave(column, one.dim);
+      }
+    }
+  }
+}
+
+void SharedSlots::Pool(const SharedSlot& slot, const Device& device, Real* vectors) const {
+  int at = 0;
+  for (int p = slot.part; p < slot.part + slot.parts; ++p) {
+    device.kernels().pool(parts[p].entries, 0, slot.count, parts[p].offset, parts[p].dim,
+                          vectors + at, slot.dim);
+    at += parts[p].dim;
   }
 }
 

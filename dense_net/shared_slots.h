@@ -13,18 +13,26 @@
 
 namespace starling {
 
+// A slot's part of the vectors.
+struct SharedPart {
+  SlotView entries;  // Entry i pools to the part's columns of vector i.
+  int offset = 0;    // Of the embedding in the table's rows.
+  int dim = 0;
+};
+
+// A slot; or, of a request's features, all that stand side by side: they have one vector.
 struct SharedSlot {
   int column = 0, dim = 0;                  // Its columns of the embedding.
-  int offset = 0;                           // Of the embedding in the table's rows.
   int count = 0;                            // Distinct vectors; after them stands one of zeros.
   int64_t first = 0;                        // Of its vectors among those of all shared slots.
-  SlotView vectors;                         // Entry i pools to vector i.
+  int part = 0, parts = 0;                  // Among SharedSlots::parts.
   const uint32_t* vector_of_row = nullptr;  // (rows); `count`: no value.
   const uint32_t* first_row = nullptr;      // (count): a row that has it; `rows`: none has.
 };
 
 struct SharedSlots {
   std::vector<SharedSlot> slots;  // By column.
+  std::vector<SharedPart> parts;  // Of all slots, by column.
   std::vector<ColumnRange> rest;  // The embedding's other columns, in order.
   int64_t vectors = 0;            // Of all slots, zeros included.
   Real* gradient = nullptr;       // Of the embedding, (rows + 1, stride).
@@ -33,13 +41,20 @@ struct SharedSlots {
   // By the batch and `sharing` alone. Memory is reused from batch to batch.
   void Find(const Step& step, std::span<const SlotSpec> specs, Sharing sharing);
 
+  // Its parts' values of all vectors, (count, dim).
+  void Pool(const SharedSlot& slot, const Device& device, Real* vectors) const;
+
  private:
   struct Lists {
     std::vector<uint32_t> vector_of_row, first_row, ids;
   };
-  bool FindIds(const Batch& batch, int64_t most, Lists* lists, SharedSlot* found);
+  bool FindRequests(const Batch& batch, Sharing sharing, SharedSlot* found);
+  bool FindIds(const Batch& batch, Sharing sharing, Lists* lists, SharedSlot* found);
+  void Keep(SharedSlot found);
+  void Leave(int column, int dim);
 
-  std::vector<Lists> lists_;     // One a slot, which points into them.
+  std::vector<Lists> lists_;  // One a slot, which points into them.
+  std::vector<uint32_t> first_row_of_request_;
   std::vector<uint32_t> local_;  // By id: its vector, within FindIds.
   std::vector<uint32_t> iota_;
 };
