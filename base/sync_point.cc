@@ -1,6 +1,7 @@
 #include "base/sync_point.h"
 
 #include <csignal>
+#include <cstdio>
 #include <memory>
 
 #include "absl/synchronization/mutex.h"
@@ -35,7 +36,9 @@ void SetSyncPointHandler(std::function<void(absl::string_view)> handler) {
 void KillAtSyncPoint(absl::string_view name, int nth) {
   auto left = std::make_shared<std::atomic<int>>(nth);
   SetSyncPointHandler([left, wanted = std::string(name)](absl::string_view reached) {
-    if (reached == wanted && left->fetch_sub(1) == 1) std::raise(SIGKILL);
+    if (reached != wanted || left->fetch_sub(1) != 1) return;
+    std::fprintf(stderr, "KILLED at sync point %s\n", wanted.c_str());
+    std::raise(SIGKILL);
   });
 }
 

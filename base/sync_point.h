@@ -19,7 +19,7 @@ void Reach(const char* name);
 // `handler` is called at every sync point with its name; null turns it off.
 void SetSyncPointHandler(std::function<void(absl::string_view)> handler);
 
-// Raises SIGKILL at the n-th time that `name` is reached. main calls it for
+// Raises SIGKILL at the n-th time that `name` is reached, after a line on stderr. main calls it for
 // STARLING_KILL_AT=name:n in the environment.
 void KillAtSyncPoint(absl::string_view name, int nth);
 

@@ -3,13 +3,16 @@
 import contextlib
 import os
 import pathlib
+import random
 import shutil
 import signal
 import subprocess
+import time
 
 from crash_run import DIM, LIMIT, STEPS, CrashRun, Wrong
 from row_file import manifest, read_rows
 
+STALL = 25  # Seconds; a call waits longer before it is given up.
 RETRY = 138  # `launch` without restarts, after a child was killed.
 
 LAUNCH_POINTS = [
@@ -41,20 +44,28 @@ class LaunchRun(CrashRun):
     def train(self, point=None, seconds=None):
         if seconds is not None:
             return self.train_and_kill(seconds)
-        with open(self.work / "train.log", "w") as log:
-            code = self.start(log, point, ["--restarts", "0"]).wait(timeout=LIMIT)
-        return self.ended(code, (-signal.SIGKILL, RETRY))
+        while True:
+            began = time.monotonic()
+            with open(self.work / "train.log", "w") as log:
+                code = self.start(log, point, ["--restarts", "0"]).wait(timeout=LIMIT)
+            killed = self.ended(code, (-signal.SIGKILL, RETRY))
+            if not killed or "KILLED at sync point" in (self.work / "train.log").read_text():
+                return killed
+            if time.monotonic() - began < STALL:
+                raise Wrong(f"ended though nobody was killed\n{(self.work / 'train.log').read_text()[-3000:]}")
+            self.say("calls timed out while the machine stood still; again")
 
     def train_and_kill(self, seconds):
         """Now and then one of the processes dies; while it is not the launcher, that goes on by itself."""
+        rng = random.Random(self.rng.getrandbits(64))  # How many kills there is time for must not change those that follow.
         with open(self.work / "train.log", "w") as log:
             process = self.start(log, more=["--restarts", "100"])
             for _ in range(3):
                 try:
-                    process.wait(timeout=self.rng.uniform(0.1, seconds))
+                    process.wait(timeout=rng.uniform(0.1, seconds))
                     break
                 except subprocess.TimeoutExpired:
-                    victim = self.rng.choice([process.pid, *children(process.pid)])
+                    victim = rng.choice([process.pid, *children(process.pid)])
                     self.kills += victim != process.pid
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(victim, signal.SIGKILL)
