@@ -99,6 +99,16 @@ absl::Status CheckFits(const Checkpoint& checkpoint, const ModelSpec& spec,
               "dense optimiser settings");
 }
 
+absl::Status CheckReading(const Checkpoint& checkpoint, const Reading& reading) {
+  const CheckpointInfo& info = checkpoint.info;
+  auto inside = [](const Position& at) { return at.ordinal() > 0 || at.batch() > 0; };
+  bool inside_a_pass = inside(info.position());
+  for (const WorkerState& worker : info.workers()) inside_a_pass |= inside(worker.position());
+  // One of an earlier version says nothing about it.
+  if (!inside_a_pass || !info.has_reading()) return absl::OkStatus();
+  return SameMessage(reading, info.reading(), checkpoint, "batches", "data");
+}
+
 absl::Status ScoreAll(LocalModel* model, const SampleSource& source, const ScoreOptions& options,
                       ThreadPool* pool,
                       const std::function<void(const Batch&, std::span<const float>)>& fn) {

@@ -67,6 +67,9 @@ class LocalModel {
 // passes here, and what then cannot hold the rows or parameters is refused by the store.
 absl::Status CheckFits(const Checkpoint& checkpoint, const ModelSpec& spec,
                        const std::set<std::string>& allow = {});
+// FailedPrecondition, naming what differs, if the checkpoint is in the middle of a pass and
+// counts its batches otherwise than `reading`: there its position would mean other rows.
+absl::Status CheckReading(const Checkpoint& checkpoint, const Reading& reading);
 
 // Scores all rows of `source` in order and calls `fn` batch by batch, with the
 // scores as (rows, outputs). Rows are

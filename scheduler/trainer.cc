@@ -41,6 +41,11 @@ CheckpointInfo InfoOf(const Plan& plan, int shards) {
   ModelSpec spec = SpecOf(plan);
   info.set_job(plan.job.name());
   info.set_seed(plan.job.train().seed());
+  Reading* reading = info.mutable_reading();
+  reading->set_batch(plan.job.data().batch());
+  reading->set_shuffle(plan.job.data().shuffle());
+  reading->set_seed(plan.job.train().seed());
+  if (plan.job.data().has_sample()) *reading->mutable_sample() = plan.job.data().sample();
   info.set_feature_hash(FeatureHash(plan.features));
   *info.mutable_features() = spec.features;
   *info.mutable_tables() = spec.tables;
@@ -64,6 +69,7 @@ struct Trainer::Impl {
   TrainerState state;
   ReaderPosition position;
   TrainSummary summary;
+  bool at_rest = true;                   // No step is under way, or has ended halfway.
   absl::Status log_status, save_status;  // Not ok: the run ends.
   StageUses before = ReadStages();       // Without what evaluation read.
   const int read_threads;
@@ -164,18 +170,23 @@ absl::Status Trainer::Impl::TakeUp(const Checkpoint& checkpoint,
         "`starling launch --resume --worker_count ", checkpoint.info.workers_size(), "`"));
   }
   const Position& at = checkpoint.info.position();
-  const bool same_data = at.source() == train->fingerprint();
-  if (!same_data && !allow.contains("data")) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        checkpoint.dir, ": its position is in another set of files than data.train names now; ",
-        "--allow data keeps the model and reads these from the beginning"));
+  const absl::Status same_batches = CheckReading(checkpoint, InfoOf(plan, 1).reading());
+  const bool same_files = at.source() == train->fingerprint();
+  if (!allow.contains("data")) {
+    RETURN_IF_ERROR(same_batches);
+    if (!same_files) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          checkpoint.dir, ": its position is in another set of files than data.train names now; ",
+          "--allow data keeps the model and reads these from the beginning"));
+    }
   }
   RETURN_IF_ERROR(model->Load(checkpoint));
   state = checkpoint.info.state();
-  if (same_data) {
+  if (same_files && same_batches.ok()) {
     position = {at.pass(), at.ordinal(), at.batch()};
   } else {
     state.set_finished(false);
+    state.set_data_step(state.step());
   }
   checkpoints->TakenUp(state.step());
   summary.checkpoint = checkpoint.dir;
@@ -200,17 +211,22 @@ absl::Status Trainer::Impl::RunPasses() {
   return Finish();
 }
 
-// The model is that of the last good step: worth keeping, whatever ended the run.
+// At rest, this instant is worth keeping, whatever ended the run. If a step failed, what others
+// have counted or applied in part is in the rows, and a checkpoint of them would count it again:
+// the last complete one stays.
 absl::Status Trainer::Impl::SaveAndLeave(const absl::Status& status) {
   absl::Status saved = checkpoints->Await();
-  if (state.step() != checkpoints->saved_step()) saved = Save();
+  if (at_rest && state.step() != checkpoints->saved_step()) saved = Save();
   if (!saved.ok()) log->Say(saved.message());
-  if (!absl::IsCancelled(status)) return status;
+  const std::string last =
+      checkpoints->newest().empty() ? summary.checkpoint : checkpoints->newest();
+  if (!absl::IsCancelled(status)) {
+    if (!last.empty()) log->Say(absl::StrCat("--resume goes on from ", last));
+    return status;
+  }
   if (!saved.ok()) return saved;
   return absl::CancelledError(
-      absl::StrCat("stopped at step ", state.step(), ", saved ",
-                   checkpoints->newest().empty() ? summary.checkpoint : checkpoints->newest(),
-                   "; go on with --resume"));
+      absl::StrCat("stopped at step ", state.step(), ", saved ", last, "; go on with --resume"));
 }
 
 absl::Status Trainer::Impl::RunPass() {
@@ -233,8 +249,10 @@ absl::Status Trainer::Impl::RunPass() {
 absl::Status Trainer::Impl::RunUntilCut(bool* pass_ended) {
   const DataOptions& data = plan.job.data();
   BatchReaderOptions reading;
-  // Names of batches belong to the data: those of other files are other names.
+  // Names of batches belong to the data: those of other files, or of the same read anew after
+  // others, are other names.
   reading.job = HashBytes(plan.job.name(), train->fingerprint());
+  if (state.data_step() > 0) reading.job = HashBytes(absl::StrCat(state.data_step()), reading.job);
   reading.batch_rows = data.batch();
   reading.threads = read_threads;
   reading.shuffle = data.shuffle();
@@ -248,6 +266,7 @@ absl::Status Trainer::Impl::RunUntilCut(bool* pass_ended) {
   ASSIGN_OR_RETURN(std::unique_ptr<BatchReader> reader,
                    BatchReader::Create(train, &model->compiler(), reading, position));
   bool cut = false;
+  at_rest = false;
   absl::Status status = pipeline->Run(
       reader.get(), state.step(),
       [&](int64_t step) { return LearningRateScale(options().schedule(), step, state.lr_scale()); },
@@ -256,6 +275,7 @@ absl::Status Trainer::Impl::RunUntilCut(bool* pass_ended) {
         return !cut;
       },
       [&] { return !(cut = !AtRest(*reader)); });
+  at_rest = status.ok();
   *pass_ended = status.ok() && !cut;
   summary.bad_rows += reader->bad_rows();
   if (*pass_ended && state.samples() == 0) {

@@ -99,6 +99,7 @@ class Launch {
     ModelSpec spec = SpecOf(job_.plan);
     RETURN_IF_ERROR(CheckFits(*latest_, spec));
     ASSIGN_OR_RETURN(from_, WorkersFrom(*latest_));
+    RETURN_IF_ERROR(CheckReading(*latest_, InfoOf(job_.plan, 1).reading()));
     for (const WorkerState& worker : from_) {
       if (worker.position().source() == job_.train->fingerprint()) continue;
       return absl::FailedPreconditionError(absl::StrCat(
@@ -217,7 +218,8 @@ absl::Status TrainAndRestart(const VerbCall& call, const LoadedJob& job,
     Launch launch(call, job, latest);
     absl::Status status = launch.Run();
     *applied = launch.applied();
-    if (!absl::IsUnavailable(status) || StopRequested()->load()) return status;
+    const bool lost = absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
+    if (!lost || StopRequested()->load()) return status;
     lives = launch.saved() ? 1 : lives + 1;
     if (lives > FLAGS_restarts) return status;
     absl::FPrintF(stderr, "ROLLING BACK to the last checkpoint: %s\n", status.message());

@@ -192,3 +192,20 @@ def test_a_full_disk_follows_the_policy_and_harms_no_checkpoint(policy, small_di
         assert ("checkpoint written after all" in text) == (policy == "wait"), text
     done = run.call("export", "--config", run.config, "--out", tmp_path / "bundle", "--json")
     assert done.returncode == 0 and '"step": 160' in done.stdout and "DAMAGED" not in done.stderr
+
+
+def test_no_room_for_cold_rows_ends_the_run_at_its_last_checkpoint(small_disk, tmp_path):
+    """A step that could not move rows out of memory has counted some of its ids: it must be in no checkpoint."""
+    run = CrashRun(BINARY, tmp_path / "work", 4, every=20)
+    text = run.config.read_text().replace("keep: 2", f'keep: 2, dir: "{run.work}/ckpt"')
+    run.run_dir = run.work
+    filler = fill(small_disk, leave=2 << 20)
+    run.config.write_text(text.replace(f'dir: "{run.work}/run"', f'dir: "{small_disk}/run"'))
+    done = run.call(*run.command())
+    assert done.returncode == 138 and "No space left" in done.stderr and "raise the table's memory" in done.stderr, done.stderr
+    assert f"--resume goes on from {run.work}/ckpt/step-" in done.stderr, done.stderr
+    run.check()
+    assert run.checks == 1
+    filler.unlink()  # Space returns.
+    assert not run.train()
+    run.check(final=True)

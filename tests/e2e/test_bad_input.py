@@ -193,6 +193,6 @@ def test_disk_full_leaves_no_half_bundle(small_disk, tmp_path, data):
 
 def test_numeric_abort_names_the_step_and_keeps_the_last_good_one(tmp_path, data):
     config = write_config(tmp_path / "job.yaml", data, tmp_path / "run")
-    done = run("train", "--config", config, "--set", "optimizer.dense={sgd: {lr: 1e30}}", code=4)
-    assert "step 1 " in done.stderr and "part-0000.parquet: row group" in done.stderr
+    done = run("train", "--config", config, "--set", "optimizer.dense={sgd: {lr: 1e30}}", "--set", "train.checkpoint.every_steps=1", code=4)
+    assert "--resume goes on from" in done.stderr and "step 1 " in done.stderr and "part-0000.parquet: row group" in done.stderr
     run("inspect", tmp_path / "run" / "ckpt", "--verify")

@@ -4,6 +4,7 @@ import os
 import random
 import signal
 
+import pyarrow.parquet as pq
 import pytest
 
 import harness
@@ -107,6 +108,24 @@ def test_a_difference_is_taken_when_it_is_allowed_by_name(tmp_path, data):
     assert "another set of files" in run("train", "--config", config, "--resume", *other_data, code=3).stderr
     second = run_json("train", "--config", config, "--resume", *other_data, "--allow", "data")
     assert second["step"] > first["step"] and second["samples"] > 0  # The new files' batches are no repeats.
+
+
+def test_a_position_that_counts_other_batches_is_refused(tmp_path, data):
+    """Resumed inside a pass, with batches of another size: rows would be lost or counted twice."""
+    config = write_config(tmp_path / "job.yaml", data, tmp_path / "run")
+    harness.start("train", "--config", config, *DETERMINISTIC, env={"STARLING_KILL_AT": "checkpoint:after_prune:1"}).wait(timeout=300)
+    for change, name in (("data.batch=512", "batch"), ("data.shuffle=false", "shuffle"), ("train.seed=77", "seed"),
+                         ("data.sample={rate: 0.5}", "sample")):
+        stderr = run("train", "--config", config, "--resume", *DETERMINISTIC, "--set", change, code=3).stderr
+        assert "its batches differ from this job's" in stderr and name in stderr and "--allow data" in stderr
+    # Allowed, all rows are read from the beginning, and no batch is taken for one that was applied before.
+    log = tmp_path / "log"
+    assert harness.start("train", "--config", config, "--resume", *DETERMINISTIC, "--set", "data.batch=512", "--allow", "data", "--json",
+                         env={"STARLING_KILL_AT": "ps:push_repeated:1"}, log=log).wait(timeout=300) == 0
+    rows = sum(pq.ParquetFile(p).metadata.num_rows for p in (data / "train").rglob("*.parquet"))
+    assert f'"samples": {2 * rows},' in log.read_text()
+    # Between two passes any size will do.
+    run("train", "--config", config, "--resume", *DETERMINISTIC, "--set", "data.batch=256", "--set", "train.epochs=3")
 
 
 def test_a_damaged_newest_checkpoint_falls_back_loudly(tmp_path, data):
