@@ -58,6 +58,7 @@ std::string DirOf(const std::string& path) {
 }
 
 absl::Status SyncDir(const std::string& dir) {
+  if (STARLING_WRONG("no_dir_sync")) return absl::OkStatus();
   RETURN_IF_ERROR(CheckFault("sync", dir));
   int fd = ::open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return ErrnoStatus(errno, "open directory", dir);

@@ -52,7 +52,7 @@ def test_the_crash_harness_notices_lost_dedup(tmp_path):
     assert "never reached" not in str(noticed.value)
 
 
-@pytest.mark.parametrize("wrong", ["no_sync", "tombstone_lost", "since_too_late", "base_removed", "not_at_rest"])
+@pytest.mark.parametrize("wrong", ["no_sync", "no_dir_sync", "tombstone_lost", "since_too_late", "base_removed", "not_at_rest"])
 def test_the_unit_tests_notice(wrong):
     def code(variant):
         return subprocess.run([UNIT_TEST, "--gtest_brief=1"], env=dict(os.environ, STARLING_WRONG=variant), capture_output=True,
