@@ -7,6 +7,7 @@
 #include <atomic>
 #include <filesystem>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "base/file.h"
@@ -164,6 +165,10 @@ class CheckpointBench {
           [&](const StepReport& r) {
             step_ = r.step + 1;
             pass.samples += r.batch->rows;
+            if (touched_ != nullptr) {
+              for (const TableKeys& keys : KeysOf(*r.batch))
+                touched_->insert(keys.ids.begin(), keys.ids.end());
+            }
             pass.step_max = std::max(pass.step_max, Now() - last);
             last = Now();
             if (checkpointer != nullptr) return begun && checkpointer->writing();
@@ -240,7 +245,10 @@ class CheckpointBench {
   absl::Status Increments() {
     Checkpointer checkpointer({JoinPath(dir_, "chain"), 100, 0}, &model_->store());
     for (double seconds : {0.0, 0.2, 1.0, 4.0}) {
+      absl::flat_hash_set<uint64_t> touched;
+      touched_ = &touched;
       if (seconds > 0) RETURN_IF_ERROR(Train(seconds, nullptr).status());
+      touched_ = nullptr;
       RETURN_IF_ERROR(Begin(&checkpointer));
       RETURN_IF_ERROR(checkpointer.Wait());
       ASSIGN_OR_RETURN(Checkpoint checkpoint, OpenCheckpoint(checkpointer.newest()));
@@ -248,7 +256,9 @@ class CheckpointBench {
       if (seconds == 0) full_bytes_ = bytes;
       ReportFigures("checkpoint.increment",
                     absl::StrFormat("%s, after %.1f s of training", Case(), seconds),
-                    {{"bytes", bytes}, {"share_of_full", bytes / full_bytes_}});
+                    {{"bytes", bytes},
+                     {"share_of_full", bytes / full_bytes_},
+                     {"rows_touched", seconds > 0 ? static_cast<double>(touched.size()) : rows_}});
     }
     return absl::OkStatus();
   }
@@ -297,6 +307,7 @@ class CheckpointBench {
   int64_t step_ = 0;
   uint64_t job_ = 0;
   double rows_ = 0, full_bytes_ = 0;
+  absl::flat_hash_set<uint64_t>* touched_ = nullptr;  // Ids of what is trained on, if wanted.
   absl::Status status_;
 };
 
