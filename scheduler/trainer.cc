@@ -216,7 +216,8 @@ absl::Status Trainer::Impl::RunPasses() {
 // the last complete one stays.
 absl::Status Trainer::Impl::SaveAndLeave(const absl::Status& status) {
   absl::Status saved = checkpoints->Await();
-  if (at_rest && state.step() != checkpoints->saved_step()) saved = Save();
+  if ((at_rest || STARLING_WRONG("failed_step_saved")) && state.step() != checkpoints->saved_step())
+    saved = Save();
   if (!saved.ok()) log->Say(saved.message());
   const std::string last =
       checkpoints->newest().empty() ? summary.checkpoint : checkpoints->newest();

@@ -194,9 +194,9 @@ def test_a_full_disk_follows_the_policy_and_harms_no_checkpoint(policy, small_di
     assert done.returncode == 0 and '"step": 160' in done.stdout and "DAMAGED" not in done.stderr
 
 
-def test_no_room_for_cold_rows_ends_the_run_at_its_last_checkpoint(small_disk, tmp_path):
-    """A step that could not move rows out of memory has counted some of its ids: it must be in no checkpoint."""
-    run = CrashRun(BINARY, tmp_path / "work", 4, every=20)
+def run_out_of_room(binary, small_disk, tmp_path, env=None):
+    """Checks every row where a run ended for want of room for its cold rows, and where it came to when it was resumed."""
+    run = CrashRun(binary, tmp_path / "work", 4, every=20, env=env)
     text = run.config.read_text().replace("keep: 2", f'keep: 2, dir: "{run.work}/ckpt"')
     run.run_dir = run.work
     filler = fill(small_disk, leave=2 << 20)
@@ -209,3 +209,8 @@ def test_no_room_for_cold_rows_ends_the_run_at_its_last_checkpoint(small_disk, t
     filler.unlink()  # Space returns.
     assert not run.train()
     run.check(final=True)
+
+
+def test_no_room_for_cold_rows_ends_the_run_at_its_last_checkpoint(small_disk, tmp_path):
+    """A step that could not move rows out of memory has counted some of its ids: it must be in no checkpoint."""
+    run_out_of_room(BINARY, small_disk, tmp_path)

@@ -7,6 +7,7 @@ import pytest
 
 from crash_apart import LaunchRun
 from crash_run import CrashRun, Wrong
+from test_storage import run_out_of_room, small_disk  # noqa: F401  (a fixture)
 
 BINARY, UNIT_TEST = os.environ["STARLING_WRONG_BINARY"], os.environ["STARLING_WRONG_TEST"]
 
@@ -50,6 +51,11 @@ def test_the_crash_harness_notices_lost_dedup(tmp_path):
     with pytest.raises(Wrong) as noticed:
         lose_replies(tmp_path, "push_reply_lost,dedup_lost")
     assert "never reached" not in str(noticed.value)
+
+
+def test_the_crash_harness_notices_a_checkpoint_of_a_failed_step(small_disk, tmp_path):  # noqa: F811
+    with pytest.raises(Wrong, match="table user"):
+        run_out_of_room(BINARY, small_disk, tmp_path, {"STARLING_WRONG": "failed_step_saved"})
 
 
 @pytest.mark.parametrize("wrong", ["no_sync", "no_dir_sync", "tombstone_lost", "since_too_late", "base_removed", "not_at_rest"])
