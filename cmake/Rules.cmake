@@ -41,23 +41,35 @@ function(starling_library name)
   starling_precompile(${name} starling_pch)
 endfunction()
 
-# starling_kernel(LIB FILE…)
-#   Compiles each FILE twice into LIB: for any x86-64, and for AVX2 + FMA (with
-#   STARLING_ISA naming the namespace: `base` or `avx2`). A dispatcher in LIB
-#   chooses once at start-up. Kernel files keep to plain loops and Eigen, so
-#   that no inline function of the AVX2 object can stand in for a base one.
+# starling_kernel(LIB [AVX512] FILE…)
+#   Compiles each FILE once an instruction set into LIB: for any x86-64, for AVX2
+#   + FMA and, if asked, for AVX-512 (with STARLING_ISA naming the namespace:
+#   `base`, `avx2` or `avx512`). A dispatcher in LIB chooses once at start-up.
+#   Kernel files keep to plain loops and Eigen, so that no inline function of one
+#   object can stand in for another's.
+set(starling_avx2_options -mavx2 -mfma -mbmi2)
+# GCC 12 finds its own AVX-512 intrinsics uninitialised.
+set(starling_avx512_options ${starling_avx2_options} -mavx512f -mavx512bw -mavx512dq -mavx512vl
+    -mprefer-vector-width=512 -Wno-maybe-uninitialized)
 function(starling_kernel lib)
-  foreach(file ${ARGN})
+  cmake_parse_arguments(arg "AVX512" "" "" ${ARGN})
+  set(isas base avx2)
+  if(arg_AVX512)
+    list(APPEND isas avx512)
+  endif()
+  foreach(file ${arg_UNPARSED_ARGUMENTS})
     get_filename_component(stem ${file} NAME_WE)
-    foreach(isa base avx2)
+    foreach(isa ${isas})
       add_library(${lib}_${stem}_${isa} OBJECT ${file})
       target_include_directories(${lib}_${stem}_${isa} PRIVATE ${CMAKE_SOURCE_DIR})
       target_link_libraries(${lib}_${stem}_${isa} PRIVATE Eigen3::Eigen)
       target_compile_definitions(${lib}_${stem}_${isa} PRIVATE STARLING_ISA=${isa})
+      if(NOT isa STREQUAL base)
+        target_compile_options(${lib}_${stem}_${isa} PRIVATE ${starling_${isa}_options})
+        target_compile_definitions(${lib}_${stem}_${isa} PRIVATE Eigen=Eigen_${isa})
+      endif()
       target_sources(${lib} PRIVATE $<TARGET_OBJECTS:${lib}_${stem}_${isa}>)
     endforeach()
-    target_compile_options(${lib}_${stem}_avx2 PRIVATE -mavx2 -mfma -mbmi2)
-    target_compile_definitions(${lib}_${stem}_avx2 PRIVATE Eigen=EigenAvx2)
   endforeach()
 endfunction()
 

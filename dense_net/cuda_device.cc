@@ -70,10 +70,12 @@ void RowDots(int m, int k, const float* x, const float* w, float start, float* y
 }
 
 constexpr GemmKernels kGemm = {"cuda", Multiply, cuda::Pack, RowDots};
+constexpr KernelSet kKernelSet = {&kGemm, &cuda::kKernels, &cuda::kFieldKernels,
+                                  &cuda::kSequenceKernels, &cuda::kLossKernels};
 
 class CudaDevice : public Device {
  public:
-  CudaDevice() : Device(cuda::kKernels, cuda::kFieldKernels, kGemm) {}
+  CudaDevice() : Device(kKernelSet) {}
   Real* Allocate(int64_t floats) const override {
     void* memory = nullptr;
     if (cudaMalloc(&memory, floats * sizeof(Real)) != cudaSuccess) throw std::bad_alloc();

@@ -15,6 +15,8 @@ namespace starling {
 namespace cuda {
 extern const Kernels kKernels;
 extern const FieldKernels kFieldKernels;
+extern const SequenceKernels kSequenceKernels;
+extern const LossKernels kLossKernels;
 // B in the panels of gemm.h, as GemmKernels::pack.
 void Pack(int k, int n, const Real* b, int64_t row_stride, int64_t col_stride, Real* out);
 }  // namespace cuda

@@ -1,8 +1,10 @@
-// The tables of kernels.h and field_kernels.h on a GPU. A kernel is launched on the calling thread's
+// The tables of kernels.h and those beside it on a GPU. A kernel is launched on the calling thread's
 // own stream, so a lane's kernels run in order and lanes overlap.
 #include <cuda_runtime.h>
 
 #include "dense_net/field_kernels_on.h"
+#include "dense_net/loss_kernels_on.h"
+#include "dense_net/sequence_kernels_on.h"
 
 namespace starling {
 namespace STARLING_ISA {
@@ -82,6 +84,10 @@ extern const Kernels kKernels;
 const Kernels kKernels = KernelsOn<CudaRun>::kTable;
 extern const FieldKernels kFieldKernels;
 const FieldKernels kFieldKernels = FieldKernelsOn<CudaRun>::kTable;
+extern const SequenceKernels kSequenceKernels;
+const SequenceKernels kSequenceKernels = SequenceKernelsOn<CudaRun>::kTable;
+extern const LossKernels kLossKernels;
+const LossKernels kLossKernels = LossKernelsOn<CudaRun>::kTable;
 
 void Pack(int k, int n, const Real* b, int64_t row_stride, int64_t col_stride, Real* out) {
   CudaRun::Elements(PackedGemmFloats(k, n), [=] __host__ __device__(int64_t at) {

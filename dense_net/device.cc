@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <new>
+#include <vector>
 
 #include "dense_net/dispatch.h"
 
@@ -9,23 +10,23 @@ namespace starling {
 
 GemmB Device::PackGemmB(int k, int n, const Real* b, int64_t row_stride, int64_t col_stride,
                         Real* out) const {
-  gemm_.pack(k, n, b, row_stride, col_stride, out);
+  set_.gemm->pack(k, n, b, row_stride, col_stride, out);
   return PackedGemmB(k, n, out);
 }
 
 GemmB Device::ViewGemmB(int k, int n, const Real* b, Real* last) const {
   const int whole = n / kGemmPanel * kGemmPanel;
-  if (whole < n) gemm_.pack(k, n - whole, b + whole, n, 1, last);
+  if (whole < n) set_.gemm->pack(k, n - whole, b + whole, n, 1, last);
   return {b, kGemmPanel, n, last};
 }
 
 void Device::Gemm(int m, int n, int k, const GemmA& a, const GemmB& b, GemmStart start,
                   const Real* bias, Real* c) const {
-  gemm_.gemm(m, n, k, a, b, start, bias, c);
+  set_.gemm->gemm(m, n, k, a, b, start, bias, c);
 }
 
 void Device::RowDots(int m, int k, const Real* x, const Real* w, Real start, Real* y) const {
-  gemm_.row_dots(m, k, x, w, start, y);
+  set_.gemm->row_dots(m, k, x, w, start, y);
 }
 
 namespace {
@@ -34,7 +35,7 @@ constexpr std::align_val_t kCacheLine{64};
 
 class Cpu : public Device {
  public:
-  Cpu() : Device(Kernel(), FieldKernel(), GemmKernel()) {}
+  using Device::Device;
   Real* Allocate(int64_t floats) const override { return new (kCacheLine) Real[floats]; }
   void Free(Real* memory) const override { ::operator delete[](memory, kCacheLine); }
   void Upload(int64_t floats, const Real* host, Real* device) const override {
@@ -48,9 +49,18 @@ class Cpu : public Device {
 
 }  // namespace
 
+std::span<const Device* const> CpuDevices() {
+  static const auto* devices = [] {
+    auto* all = new std::vector<const Device*>;
+    for (const KernelSet& set : CpuKernelSets()) all->push_back(new Cpu(set));
+    return all;
+  }();
+  return *devices;
+}
+
 const Device& CpuDevice() {
-  static const Cpu* cpu = new Cpu();
-  return *cpu;
+  static const Device* best = CpuDevices().back();
+  return *best;
 }
 
 }  // namespace starling

@@ -1,7 +1,7 @@
 // Where ops run: the kernels, matrix products and memory of one processor.
 //
 // Ops have no other way to them: the executor hands each op a Device with its
-// tile. CpuDevice() chooses kernels by the machine's instruction set; a GPU
+// tile. CpuDevice() has kernels of the machine's best instruction set; a GPU
 // (cuda_device.h) is a second implementation, with the same kernels compiled
 // from the same functors (kernels_on.h).
 //
@@ -10,22 +10,35 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "absl/status/status.h"
 #include "dense_net/field_kernels.h"
 #include "dense_net/kernels.h"
+#include "dense_net/loss_kernels.h"
+#include "dense_net/sequence_kernels.h"
 
 namespace starling {
 
+// All kernels of one processor or instruction set.
+struct KernelSet {
+  const GemmKernels* gemm;
+  const Kernels* kernels;
+  const FieldKernels* fields;
+  const SequenceKernels* sequences;
+  const LossKernels* losses;
+};
+
 class Device {
  public:
-  Device(const Kernels& kernels, const FieldKernels& fields, const GemmKernels& gemm)
-      : kernels_(kernels), fields_(fields), gemm_(gemm) {}
+  explicit Device(const KernelSet& set) : set_(set) {}
   virtual ~Device() = default;
 
-  const Kernels& kernels() const { return kernels_; }
-  const FieldKernels& fields() const { return fields_; }
-  const char* name() const { return gemm_.name; }
+  const Kernels& kernels() const { return *set_.kernels; }
+  const FieldKernels& fields() const { return *set_.fields; }
+  const SequenceKernels& sequences() const { return *set_.sequences; }
+  const LossKernels& losses() const { return *set_.losses; }
+  const char* name() const { return set_.gemm->name; }
 
   // gemm.h has what these promise. No allocation.
   //
@@ -53,11 +66,11 @@ class Device {
   virtual absl::Status Finish() const = 0;
 
  private:
-  const Kernels& kernels_;
-  const FieldKernels& fields_;
-  const GemmKernels& gemm_;
+  const KernelSet set_;
 };
 
+// The CPU by its best instruction set, and by each it can run, that one last.
 const Device& CpuDevice();
+std::span<const Device* const> CpuDevices();
 
 }  // namespace starling

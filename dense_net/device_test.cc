@@ -14,6 +14,8 @@
 
 #define STARLING_ISA backwards
 #include "dense_net/field_kernels_on.h"
+#include "dense_net/loss_kernels_on.h"
+#include "dense_net/sequence_kernels_on.h"
 
 namespace starling {
 namespace backwards {
@@ -47,6 +49,8 @@ struct Backwards {
 };
 const Kernels kKernels = KernelsOn<Backwards>::kTable;
 const FieldKernels kFieldKernels = FieldKernelsOn<Backwards>::kTable;
+const SequenceKernels kSequenceKernels = SequenceKernelsOn<Backwards>::kTable;
+const LossKernels kLossKernels = LossKernelsOn<Backwards>::kTable;
 
 }  // namespace backwards
 
@@ -56,12 +60,14 @@ std::atomic<int64_t> gemms{0};
 void CountedGemm(int m, int n, int k, const GemmA& a, const GemmB& b, GemmStart start,
                  const Real* bias, Real* c) {
   ++gemms;
-  GemmKernel().gemm(m, n, k, a, b, start, bias, c);
+  CpuDevice().Gemm(m, n, k, a, b, start, bias, c);
 }
 
 class OtherDevice : public Device {
  public:
-  OtherDevice() : Device(backwards::kKernels, backwards::kFieldKernels, gemm_) {}
+  OtherDevice()
+      : Device({&gemm_, &backwards::kKernels, &backwards::kFieldKernels,
+                &backwards::kSequenceKernels, &backwards::kLossKernels}) {}
   Real* Allocate(int64_t floats) const override {
     ++allocated;
     return CpuDevice().Allocate(floats);
@@ -80,37 +86,46 @@ class OtherDevice : public Device {
   mutable std::atomic<int> allocated{0}, freed{0};
 
  private:
-  const GemmKernels gemm_ = {"other", CountedGemm, GemmKernel().pack, GemmKernel().row_dots};
+  const GemmKernels gemm_ = {"other", CountedGemm, CpuKernelSets().back().gemm->pack,
+                             CpuKernelSets().back().gemm->row_dots};
 };
 
 TEST(Device, AStepGivesTheSameBitsOnAnyDevice) {
-  for (const char* model : {"deepfm { hidden: 20 hidden: 9 dropout: 0.2 batch_norm: true }",
-                            "dcnv2 { cross_layers: 2 hidden: 8 activation: TANH }",
-                            "lr {}",
-                            "wide_deep { hidden: 5 activation: SIGMOID }",
-                            "fwfm {}",
-                            "nfm { hidden: 5 activation: GELU }",
-                            "dcn { cross_layers: 2 }",
-                            "dcnv2 { cross_layers: 2 rank: 3 experts: 2 }",
-                            "xdeepfm { cin: 5 cin: 3 hidden: 4 }",
-                            "pnn { hidden: 5 }",
-                            "pnn { hidden: 5 product: OUTER }",
-                            "pnn { hidden: 5 product: BILINEAR }",
-                            "dlrm { bottom: 4 hidden: 5 }",
-                            "autoint { attention_layers: 2 heads: 2 attention_dim: 6 "
-                            "layer_norm: true hidden: 4 wide: true }",
-                            "finalmlp { mlp1 { hidden: 6 } mlp2 { hidden: 4 } heads: 2 "
-                            "gate1: 'f00' gate_hidden: 3 }",
-                            "dnn { hidden: 8 activation: PRELU layer_norm: true }",
-                            "dnn { hidden: 8 activation: LEAKY_RELU residual { kind: GROUPED } }",
-                            "din { attention { sequence: 's0' sequence: 's1' target: 'f00' target: "
-                            "'f10' } attention_hidden: 5 attention_softmax: true hidden: 4 }",
-                            "dien { attention { sequence: 's0' sequence: 's1' target: 'f00' "
-                            "target: 'f10' } attention_hidden: 4 hidden: 4 }",
-                            "ple { expert { hidden: 4 hidden: 3 } tower { hidden: 3 } } | name: "
-                            "'a' label: 'y0' | name: 'b' label: 'y1'",
-                            "dssm { user: 'f00' user: 'r0' item: 'f01' item: 'f10' item: 'f11' "
-                            "item: 'r1' tower { hidden: 5 hidden: 3 } }"}) {
+  for (const char* model :
+       {"deepfm { hidden: 20 hidden: 9 dropout: 0.2 batch_norm: true }",
+        "dcnv2 { cross_layers: 2 hidden: 8 activation: TANH }",
+        "lr {}",
+        "wide_deep { hidden: 5 activation: SIGMOID }",
+        "fwfm {}",
+        "nfm { hidden: 5 activation: GELU }",
+        "dcn { cross_layers: 2 }",
+        "dcnv2 { cross_layers: 2 rank: 3 experts: 2 }",
+        "xdeepfm { cin: 5 cin: 3 hidden: 4 }",
+        "pnn { hidden: 5 }",
+        "pnn { hidden: 5 product: OUTER }",
+        "pnn { hidden: 5 product: BILINEAR }",
+        "dlrm { bottom: 4 hidden: 5 }",
+        "autoint { attention_layers: 2 heads: 2 attention_dim: 6 "
+        "layer_norm: true hidden: 4 wide: true }",
+        "finalmlp { mlp1 { hidden: 6 } mlp2 { hidden: 4 } heads: 2 "
+        "gate1: 'f00' gate_hidden: 3 }",
+        "dnn { hidden: 8 activation: PRELU layer_norm: true }",
+        "dnn { hidden: 8 activation: LEAKY_RELU residual { kind: GROUPED } }",
+        "din { attention { sequence: 's0' sequence: 's1' target: 'f00' target: "
+        "'f10' } attention_hidden: 5 attention_softmax: true hidden: 4 }",
+        "dien { attention { sequence: 's0' sequence: 's1' target: 'f00' "
+        "target: 'f10' } attention_hidden: 4 hidden: 4 }",
+        "ple { expert { hidden: 4 hidden: 3 } tower { hidden: 3 } } | name: "
+        "'a' label: 'y0' | name: 'b' label: 'y1'",
+        "dssm { user: 'f00' user: 'r0' item: 'f01' item: 'f10' item: 'f11' "
+        "item: 'r1' tower { hidden: 5 hidden: 3 } }",
+        "dssm { user: 'f00' user: 'r0' item: 'f01' item: 'f10' item: 'f11' "
+        "item: 'r1' tower { hidden: 3 } } | name: 'a' label: 'y1' "
+        "loss { sampled_softmax { item: 'f01' } }",
+        "esmm { hidden: 4 } | name: 'a' label: 'y0' | name: 'b' label: 'y1'",
+        "dnn { hidden: 4 } | name: 'a' label: 'y1' given: 'y0' loss { focal {} }",
+        "dnn { hidden: 4 } | name: 'a' label: 'y1' loss { mse {} }",
+        "dnn { hidden: 4 } | name: 'a' label: 'y1' loss { pairwise {} }"}) {
     const World world = MakeWorld(model, {.rows = 100});
     OtherDevice other;
     auto cpu = MakeNetwork(world.spec, {.tile = 16});

@@ -1,15 +1,16 @@
-// The tables of kernels that suit this machine's processor. For CpuDevice() and
-// for tests and benchmarks of the kernels themselves: an op takes what it needs
-// from the device that it is handed, and tests/layering_test.py holds it to that.
+// The tables of kernels that this machine's processor can run. For the CPU's devices
+// and for tests of the kernels themselves: an op takes what it needs from the
+// device that it is handed, and tests/layering_test.py holds it to that.
 #pragma once
 
-#include "dense_net/field_kernels.h"
-#include "dense_net/kernels.h"
+#include <span>
+
+#include "dense_net/device.h"
 
 namespace starling {
 
-const GemmKernels& GemmKernel();
-const Kernels& Kernel();
-const FieldKernels& FieldKernel();
+// One set an instruction set: any x86-64 first, the best last. Never empty, the
+// same at every call.
+std::span<const KernelSet> CpuKernelSets();
 
 }  // namespace starling

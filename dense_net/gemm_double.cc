@@ -7,6 +7,8 @@ namespace starling {
 namespace base {
 extern const Kernels kKernels;
 extern const FieldKernels kFieldKernels;
+extern const SequenceKernels kSequenceKernels;
+extern const LossKernels kLossKernels;
 }  // namespace base
 
 namespace {
@@ -49,11 +51,11 @@ void RowDots(int m, int k, const Real* x, const Real* w, Real start, Real* y) {
 }
 
 constexpr GemmKernels kGemm = {"double", Multiply, Pack, RowDots};
+constexpr KernelSet kSet = {&kGemm, &base::kKernels, &base::kFieldKernels, &base::kSequenceKernels,
+                            &base::kLossKernels};
 
 }  // namespace
 
-const GemmKernels& GemmKernel() { return kGemm; }
-const Kernels& Kernel() { return base::kKernels; }
-const FieldKernels& FieldKernel() { return base::kFieldKernels; }
+std::span<const KernelSet> CpuKernelSets() { return {&kSet, 1}; }
 
 }  // namespace starling

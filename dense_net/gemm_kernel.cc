@@ -1,5 +1,6 @@
-// A register block of kRows x 16 accumulators runs down k; a panel of B stays in
-// L1 and a strip of A in L2 meanwhile. See gemm.h for why the order of k is sacred.
+// A register block of accumulators, kRows by one or more panels, runs down k; the
+// panels of B stay in L1 and a strip of A in L2 meanwhile. See gemm.h for why the
+// order of k is sacred. AVX-512 gives the bits of AVX2: the chains are the same.
 #include <immintrin.h>
 
 #include "dense_net/kernels.h"
@@ -8,25 +9,34 @@ namespace starling {
 namespace STARLING_ISA {
 namespace {
 
-#ifdef __AVX2__
+#ifdef __AVX512F__
+constexpr int kRows = 12;
+constexpr int kLanes = 16;
+constexpr int kPanels = 2;  // Of a block.
+#elif defined(__AVX2__)
 constexpr int kRows = 6;
 constexpr int kLanes = 8;
+constexpr int kPanels = 1;
 #else
 constexpr int kRows = 2;
 constexpr int kLanes = 4;
+constexpr int kPanels = 1;
 #endif
-constexpr int kVectors = kGemmPanel / kLanes;
-constexpr int kDepth = 512;  // Of k at a time.
-constexpr int kStrip = 96;   // Rows of A at a time, a multiple of kRows: they stay in L2.
+constexpr int kVectors = kGemmPanel / kLanes;  // Of a panel.
+constexpr int kDepth = 512 / kPanels;          // Of k at a time.
+constexpr int kStrip = 96;  // Rows of A at a time, a multiple of kRows: they stay in L2.
 
 typedef float Vec __attribute__((vector_size(kLanes * 4)));
 typedef float LooseVec __attribute__((vector_size(kLanes * 4), aligned(4), may_alias));
 
-const float kZeros[kGemmPanel] = {};
+const float kZeros[kPanels * kGemmPanel] = {};
 
 inline Vec Load(const float* p) { return *reinterpret_cast<const LooseVec*>(p); }
 inline void Store(float* p, Vec v) { *reinterpret_cast<LooseVec*>(p) = v; }
-#ifdef __AVX2__
+#ifdef __AVX512F__
+inline Vec Spread(float x) { return _mm512_set1_ps(x); }
+inline Vec MultiplyAdd(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }
+#elif defined(__AVX2__)
 inline Vec Spread(float x) { return _mm256_set1_ps(x); }
 inline Vec MultiplyAdd(Vec a, Vec b, Vec c) { return _mm256_fmadd_ps(a, b, c); }
 #else
@@ -34,80 +44,85 @@ inline Vec Spread(float x) { return _mm_set1_ps(x); }
 inline Vec MultiplyAdd(Vec a, Vec b, Vec c) { return a * b + c; }
 #endif
 
-// The chains of a block (rows, 16): from `start`, whose rows are start_stride
-// apart (0: one row for all), to `c`.
+// The chains of a block: from `start`, whose rows are start_stride apart (0: one
+// row for all), to `c`.
 struct Chains {
   const float* start;
   int64_t start_stride;
   float* c;
   int64_t stride;
+
+  Chains At(int row, int column) const {
+    return {start + row * start_stride + column, start_stride, c + row * stride + column, stride};
+  }
+};
+
+// Panels of B side by side, from some row of them on.
+struct Panels {
+  const float* b;
+  int64_t row_stride, panel_stride;
 };
 
 // Continues the chains by k steps. kPacked: A is as PackRows leaves it, else
 // its columns are adjacent and its rows `stride` apart.
-template <int rows, bool kPacked>
-inline void Block(int k, const float* a, int64_t stride, const float* b, int64_t b_stride,
-                  const Chains& out) {
-  Vec acc[rows][kVectors];
+template <int rows, int panels, bool kPacked>
+inline void Block(int k, const float* a, int64_t stride, const Panels& b, const Chains& out) {
+  constexpr int vectors = panels * kVectors;
+  Vec acc[rows][vectors];
   for (int r = 0; r < rows; ++r)
-    for (int v = 0; v < kVectors; ++v)
+    for (int v = 0; v < vectors; ++v)
       acc[r][v] = Load(out.start + r * out.start_stride + v * kLanes);
+  const float* b0 = b.b;
+  const float* b1 = b.b + (panels - 1) * b.panel_stride;
 #pragma GCC unroll 4
   for (int i = 0; i < k; ++i) {
-    Vec bv[kVectors];
-    for (int v = 0; v < kVectors; ++v) bv[v] = Load(b + i * b_stride + v * kLanes);
+    Vec bv[vectors];
+    for (int v = 0; v < vectors; ++v)
+      bv[v] = Load((v < kVectors ? b0 : b1) + i * b.row_stride + v % kVectors * kLanes);
     for (int r = 0; r < rows; ++r) {
       Vec av = Spread(kPacked ? a[i * kRows + r] : a[r * stride + i]);
-      for (int v = 0; v < kVectors; ++v) acc[r][v] = MultiplyAdd(av, bv[v], acc[r][v]);
+      for (int v = 0; v < vectors; ++v) acc[r][v] = MultiplyAdd(av, bv[v], acc[r][v]);
     }
   }
   for (int r = 0; r < rows; ++r)
-    for (int v = 0; v < kVectors; ++v) Store(out.c + r * out.stride + v * kLanes, acc[r][v]);
+    for (int v = 0; v < vectors; ++v) Store(out.c + r * out.stride + v * kLanes, acc[r][v]);
 }
 
-template <bool kPacked>
-void Rows(int rows, int k, const float* a, int64_t stride, const float* b, int64_t b_stride,
-          const Chains& out) {
-  switch (rows) {
-    case 1:
-      return Block<1, kPacked>(k, a, stride, b, b_stride, out);
-    case 2:
-      return Block<2, kPacked>(k, a, stride, b, b_stride, out);
-#ifdef __AVX2__
-    case 3:
-      return Block<3, kPacked>(k, a, stride, b, b_stride, out);
-    case 4:
-      return Block<4, kPacked>(k, a, stride, b, b_stride, out);
-    case 5:
-      return Block<5, kPacked>(k, a, stride, b, b_stride, out);
-    case 6:
-      return Block<6, kPacked>(k, a, stride, b, b_stride, out);
-#endif
+// Block<rows>, for any number of them.
+template <int panels, bool kPacked, int most = kRows>
+void Rows(int rows, int k, const float* a, int64_t stride, const Panels& b, const Chains& out) {
+  if (rows == most) return Block<most, panels, kPacked>(k, a, stride, b, out);
+  if constexpr (most > 1) Rows<panels, kPacked, most - 1>(rows, k, a, stride, b, out);
+}
+
+// A strip of A against whole panels.
+template <int panels, bool kPacked>
+void Whole(int m, int k, const float* a, int64_t stride, const Panels& b, const Chains& out) {
+  for (int i = 0; i < m; i += kRows) {
+    const int rows = m - i < kRows ? m - i : kRows;
+    const Chains to = out.At(i, 0);
+    // The next block of C, which the processor would not guess.
+    for (int r = kRows; r < 2 * kRows; ++r) {
+      for (int p = 0; p <= panels; ++p) {
+        __builtin_prefetch(to.c + r * to.stride + p * kGemmPanel - (p == panels), 1);
+      }
+    }
+    Rows<panels, kPacked>(rows, k, a + i * (kPacked ? k : stride), stride, b, to);
   }
 }
 
-// A strip of A against one panel; a partial panel works in a full one of its own.
+// A strip of A against the panel that has `cols` columns alone: in a whole one of its own.
 template <bool kPacked>
-void Panel(int m, int k, int cols, const float* a, int64_t stride, const float* b, int64_t b_stride,
-           const Chains& out) {
+void Partial(int m, int k, int cols, const float* a, int64_t stride, const Panels& b,
+             const Chains& out) {
   for (int i = 0; i < m; i += kRows) {
     const int rows = m - i < kRows ? m - i : kRows;
-    const float* ai = a + i * (kPacked ? k : stride);
-    const Chains to{out.start + i * out.start_stride, out.start_stride, out.c + i * out.stride,
-                    out.stride};
-    if (cols == kGemmPanel) {
-      // The next block of C, which the processor would not guess.
-      for (int r = kRows; r < 2 * kRows; ++r) {
-        __builtin_prefetch(to.c + r * to.stride, 1);
-        __builtin_prefetch(to.c + r * to.stride + kGemmPanel - 1, 1);
-      }
-      Rows<kPacked>(rows, k, ai, stride, b, b_stride, to);
-      continue;
-    }
+    const Chains to = out.At(i, 0);
     float full[kRows * kGemmPanel] = {};
     for (int r = 0; r < rows; ++r)
       for (int j = 0; j < cols; ++j) full[r * kGemmPanel + j] = to.start[r * to.start_stride + j];
-    Rows<kPacked>(rows, k, ai, stride, b, b_stride, {full, kGemmPanel, full, kGemmPanel});
+    Rows<1, kPacked>(rows, k, a + i * (kPacked ? k : stride), stride, b,
+                     {full, kGemmPanel, full, kGemmPanel});
     for (int r = 0; r < rows; ++r)
       for (int j = 0; j < cols; ++j) to.c[r * to.stride + j] = full[r * kGemmPanel + j];
   }
@@ -138,14 +153,23 @@ void PackRows(int m, int k, const float* a, int64_t col_stride, float* out) {
 template <bool kPacked>
 void Strip(int m, int n, int k0, int depth, const float* a, int64_t stride, const GemmB& b,
            const Chains& out) {
-  for (int j = 0; j < n; j += kGemmPanel) {
-    const int cols = n - j < kGemmPanel ? n - j : kGemmPanel;
-    const bool partial = cols < kGemmPanel;
-    const int64_t b_stride = partial ? kGemmPanel : b.row_stride;
-    const float* b0 = (partial ? b.last : b.data + j / kGemmPanel * b.panel_stride) + k0 * b_stride;
-    const float* start = out.start == kZeros ? kZeros : out.start + j;
-    Panel<kPacked>(m, depth, cols, a, stride, b0, b_stride,
-                   {start, out.start_stride, out.c + j, out.stride});
+  auto from = [&](int j) {
+    return Panels{b.data + j / kGemmPanel * b.panel_stride + k0 * b.row_stride, b.row_stride,
+                  b.panel_stride};
+  };
+  auto to = [&](int j) {
+    return out.start == kZeros ? Chains{kZeros, 0, out.c + j, out.stride} : out.At(0, j);
+  };
+  int j = 0;
+  for (; j + kPanels * kGemmPanel <= n; j += kPanels * kGemmPanel) {
+    Whole<kPanels, kPacked>(m, depth, a, stride, from(j), to(j));
+  }
+  for (; j + kGemmPanel <= n; j += kGemmPanel) {
+    Whole<1, kPacked>(m, depth, a, stride, from(j), to(j));
+  }
+  if (j < n) {
+    const Panels last{b.last + k0 * kGemmPanel, kGemmPanel, 0};
+    Partial<kPacked>(m, depth, n - j, a, stride, last, to(j));
   }
 }
 
@@ -186,9 +210,10 @@ void Pack(int k, int n, const float* b, int64_t row_stride, int64_t col_stride, 
   }
 }
 
+// Four vectors of eight lanes run down k, which AVX-512 holds two by two.
 void RowDots(int m, int k, const float* x, const float* w, float start, float* y) {
-  constexpr int kWays = 4;
-  constexpr int kStep = kWays * kLanes;
+  constexpr int kStep = kLanes == 4 ? 16 : 32;
+  constexpr int kWays = kStep / kLanes;
   for (int i = 0; i < m; ++i) {
     const float* row = x + static_cast<int64_t>(i) * k;
     Vec acc[kWays] = {};
@@ -196,9 +221,12 @@ void RowDots(int m, int k, const float* x, const float* w, float start, float* y
     for (; j + kStep <= k; j += kStep)
       for (int v = 0; v < kWays; ++v)
         acc[v] = MultiplyAdd(Load(row + j + v * kLanes), Load(w + j + v * kLanes), acc[v]);
-    Vec sum = (acc[0] + acc[1]) + (acc[2] + acc[3]);
+    constexpr int kQuarter = kStep / 4;
+    const float* sums = reinterpret_cast<const float*>(acc);
     float total = start;
-    for (int v = 0; v < kLanes; ++v) total += sum[v];
+    for (int v = 0; v < kQuarter; ++v) {
+      total += (sums[v] + sums[v + kQuarter]) + (sums[v + 2 * kQuarter] + sums[v + 3 * kQuarter]);
+    }
     for (; j < k; ++j) total += row[j] * w[j];
     y[i] = total;
   }
@@ -207,7 +235,10 @@ void RowDots(int m, int k, const float* x, const float* w, float start, float* y
 }  // namespace
 
 extern const GemmKernels kGemm;
-const GemmKernels kGemm = {kLanes == 8 ? "avx2" : "base", Multiply, Pack, RowDots};
+const GemmKernels kGemm = {kLanes == 16  ? "avx512"
+                           : kLanes == 8 ? "avx2"
+                                         : "base",
+                           Multiply, Pack, RowDots};
 
 }  // namespace STARLING_ISA
 }  // namespace starling

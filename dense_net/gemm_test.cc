@@ -7,16 +7,8 @@
 
 #include "base/random.h"
 #include "dense_net/device.h"
-#include "dense_net/dispatch.h"
 
 namespace starling {
-
-namespace base {
-extern const GemmKernels kGemm;
-}
-namespace avx2 {
-extern const GemmKernels kGemm;
-}
 
 namespace {
 
@@ -37,38 +29,32 @@ struct Product {
   }
 };
 
-// Shapes around the register block (6 and 2 rows), the panel, the strip and the depth of a block.
-const Product kProducts[] = {{1, 1, 1},    {1, 16, 3},   {2, 15, 8},   {5, 17, 33},  {6, 32, 512},
-                             {7, 31, 513}, {13, 48, 29}, {100, 5, 64}, {97, 33, 700}};
+// Shapes around the register block (12, 6 and 2 rows), the panel, the strip and the depth of a
+// block.
+const Product kProducts[] = {{1, 1, 1},     {1, 16, 3},    {2, 15, 8},   {5, 17, 33},
+                             {6, 32, 512},  {7, 31, 513},  {13, 48, 29}, {100, 5, 64},
+                             {97, 33, 700}, {24, 64, 257}, {37, 61, 300}};
 
-std::vector<const GemmKernels*> AllKernels() {
-  std::vector<const GemmKernels*> all = {&base::kGemm};
-  if (std::string(CpuDevice().name()) == "avx2") all.push_back(&avx2::kGemm);
-  return all;
-}
-
-GemmB Packed(const GemmKernels& kernel, const Product& p, std::vector<float>* memory) {
+GemmB Packed(const Device& device, const Product& p, std::vector<float>* memory) {
   memory->assign(PackedGemmFloats(p.k, p.n), NAN);
-  kernel.pack(p.k, p.n, p.b.data(), p.n, 1, memory->data());
-  const int64_t panel = int64_t{p.k} * kGemmPanel;
-  return {memory->data(), panel, kGemmPanel, memory->data() + p.n / kGemmPanel * panel};
+  return device.PackGemmB(p.k, p.n, p.b.data(), p.n, 1, memory->data());
 }
 
 TEST(Gemm, EveryInstructionSetMultiplies) {
-  for (const GemmKernels* kernel : AllKernels()) {
+  for (const Device* device : CpuDevices()) {
     for (const Product& p : kProducts) {
       std::vector<float> memory, c = p.start;
-      const GemmB b = Packed(*kernel, p, &memory);
-      kernel->gemm(p.m, p.n, p.k, {p.a.data(), p.k, 1}, b, GemmStart::kBias, p.bias.data(),
+      const GemmB b = Packed(*device, p, &memory);
+      device->Gemm(p.m, p.n, p.k, {p.a.data(), p.k, 1}, b, GemmStart::kBias, p.bias.data(),
                    c.data());
       std::vector<float> added = p.start, at(p.a.size());
       for (int i = 0; i < p.m; ++i)
         for (int j = 0; j < p.k; ++j) at[j * p.m + i] = p.a[i * p.k + j];
-      kernel->gemm(p.m, p.n, p.k, {at.data(), 1, p.m}, b, GemmStart::kAdd, nullptr, added.data());
+      device->Gemm(p.m, p.n, p.k, {at.data(), 1, p.m}, b, GemmStart::kAdd, nullptr, added.data());
       for (int i = 0; i < p.m; ++i) {
         for (int j = 0; j < p.n; ++j) {
           const double near = 1e-5 * std::sqrt(p.k) + 1e-5;
-          EXPECT_NEAR(c[i * p.n + j], p.Exact(i, j) + p.bias[j], near) << kernel->name;
+          EXPECT_NEAR(c[i * p.n + j], p.Exact(i, j) + p.bias[j], near) << device->name();
           EXPECT_NEAR(added[i * p.n + j], p.Exact(i, j) + p.start[i * p.n + j], near);
         }
       }
@@ -79,7 +65,7 @@ TEST(Gemm, EveryInstructionSetMultiplies) {
 TEST(Gemm, TransposedPackingEqualsPackingTheTranspose) {
   const Product p = {3, 37, 21};
   std::vector<float> memory, bt(p.b.size()), from_transposed(PackedGemmFloats(p.k, p.n));
-  Packed(GemmKernel(), p, &memory);
+  Packed(CpuDevice(), p, &memory);
   for (int i = 0; i < p.k; ++i)
     for (int j = 0; j < p.n; ++j) bt[j * p.k + i] = p.b[i * p.n + j];
   CpuDevice().PackGemmB(p.k, p.n, bt.data(), 1, p.k, from_transposed.data());
@@ -88,29 +74,47 @@ TEST(Gemm, TransposedPackingEqualsPackingTheTranspose) {
 
 // The heart of the one scorer: neither neighbours, packing nor orientation matter.
 TEST(Gemm, ElementHasTheSameBitsInEveryProduct) {
-  for (const Product& p : kProducts) {
-    std::vector<float> memory, whole(p.m * p.n);
-    const GemmB b = Packed(GemmKernel(), p, &memory);
-    CpuDevice().Gemm(p.m, p.n, p.k, {p.a.data(), p.k, 1}, b, GemmStart::kBias, p.bias.data(),
-                     whole.data());
-    std::vector<float> last(p.k * kGemmPanel), row(p.n);
-    const GemmB view = CpuDevice().ViewGemmB(p.k, p.n, p.b.data(), last.data());
-    for (int i = 0; i < p.m; ++i) {
-      CpuDevice().Gemm(1, p.n, p.k, {&p.a[i * p.k], p.k, 1}, view, GemmStart::kBias, p.bias.data(),
-                       row.data());
-      for (int j = 0; j < p.n; ++j) EXPECT_EQ(row[j], whole[i * p.n + j]) << p.m << " " << p.n;
+  for (const Device* device : CpuDevices()) {
+    for (const Product& p : kProducts) {
+      std::vector<float> memory, whole(p.m * p.n);
+      const GemmB b = Packed(*device, p, &memory);
+      device->Gemm(p.m, p.n, p.k, {p.a.data(), p.k, 1}, b, GemmStart::kBias, p.bias.data(),
+                   whole.data());
+      std::vector<float> last(p.k * kGemmPanel), row(p.n);
+      const GemmB view = device->ViewGemmB(p.k, p.n, p.b.data(), last.data());
+      for (int i = 0; i < p.m; ++i) {
+        device->Gemm(1, p.n, p.k, {&p.a[i * p.k], p.k, 1}, view, GemmStart::kBias, p.bias.data(),
+                     row.data());
+        for (int j = 0; j < p.n; ++j) EXPECT_EQ(row[j], whole[i * p.n + j]) << p.m << " " << p.n;
+      }
     }
   }
 }
 
+// So that machines with and without AVX-512 give the same scores.
+TEST(Gemm, Avx512GivesTheBitsOfAvx2) {
+  if (CpuDevices().size() < 3) GTEST_SKIP() << "no AVX-512 here";
+  for (const Product& p : kProducts) {
+    auto run = [&](const Device& device) {
+      std::vector<float> memory, c(p.m * p.n), dots(p.m);
+      device.Gemm(p.m, p.n, p.k, {p.a.data(), p.k, 1}, Packed(device, p, &memory), GemmStart::kBias,
+                  p.bias.data(), c.data());
+      device.RowDots(p.m, p.k, p.a.data(), p.b.data(), 0.5f, dots.data());
+      c.insert(c.end(), dots.begin(), dots.end());
+      return c;
+    };
+    EXPECT_EQ(run(*CpuDevices()[2]), run(*CpuDevices()[1])) << p.m << " " << p.n << " " << p.k;
+  }
+}
+
 TEST(Gemm, RowDotsMultiplyByOneColumn) {
-  for (const GemmKernels* kernel : AllKernels()) {
+  for (const Device* device : CpuDevices()) {
     for (const Product& p : {Product{7, 1, 1}, Product{5, 1, 31}, Product{9, 1, 437}}) {
       std::vector<float> y(p.m), alone(1);
-      kernel->row_dots(p.m, p.k, p.a.data(), p.b.data(), 0.5f, y.data());
+      device->RowDots(p.m, p.k, p.a.data(), p.b.data(), 0.5f, y.data());
       for (int i = 0; i < p.m; ++i) {
         EXPECT_NEAR(y[i], 0.5 + p.Exact(i, 0), 1e-4);
-        kernel->row_dots(1, p.k, &p.a[i * p.k], p.b.data(), 0.5f, alone.data());
+        device->RowDots(1, p.k, &p.a[i * p.k], p.b.data(), 0.5f, alone.data());
         EXPECT_EQ(y[i], alone[0]);
       }
     }

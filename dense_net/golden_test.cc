@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
+#include "dense_net/device.h"
 #include "dense_net/test_world.h"
 
 namespace starling {
@@ -113,10 +114,8 @@ void ExpectNear(std::span<const float> got, const std::vector<float>& want, doub
 
 class GoldenTest : public testing::TestWithParam<const char*> {};
 
-TEST_P(GoldenTest, EqualsPyTorch) {
-  const Golden golden = ReadGolden(absl::StrCat("golden_", GetParam(), ".txt"));
-  const World world = WorldOf(golden);
-  auto network = MakeNetwork(world.spec, {.tile = 5, .lanes = 2});
+void ExpectGolden(const Golden& golden, const World& world, const Device* device) {
+  auto network = MakeNetwork(world.spec, {.tile = 5, .lanes = 2, .device = device});
   const std::vector<float> params = ParamsOf(golden, *network);
 
   ExpectNear(RunScore(*network, world.batch, world.rows, params), golden.at("eval_scores"), 0,
@@ -130,6 +129,15 @@ TEST_P(GoldenTest, EqualsPyTorch) {
   for (const ParamSpec& spec : network->params()) {
     ExpectNear(std::span(result->param_grads).subspan(spec.offset, spec.size()),
                golden.at("grad." + spec.name), largest, spec.name);
+  }
+}
+
+TEST_P(GoldenTest, EqualsPyTorch) {
+  const Golden golden = ReadGolden(absl::StrCat("golden_", GetParam(), ".txt"));
+  const World world = WorldOf(golden);
+  for (const Device* device : CpuDevices()) {
+    SCOPED_TRACE(device->name());
+    ExpectGolden(golden, world, device);
   }
 }
 

@@ -86,7 +86,13 @@ struct OpTile {
   const Device& device() const { return *step->device; }
   const Kernels& kernels() const { return step->device->kernels(); }
   const FieldKernels& fields() const { return step->device->fields(); }
+  const SequenceKernels& sequences() const { return step->device->sequences(); }
+  const LossKernels& losses() const { return step->device->losses(); }
 
+  // The positions of the tile's rows.
+  Positions PositionsOf(int sequence) const {
+    return {batch_rows, step->positions[sequence].data() + batch_first};
+  }
   // Where the positions of row i of the tile begin in its matrices; i <= batch_rows.
   int64_t PositionsBefore(int sequence, int i) const {
     const std::vector<int64_t>& positions = step->positions[sequence];

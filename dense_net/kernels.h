@@ -1,5 +1,5 @@
 // The inner loops as tables of functions, one a device and instruction set: any
-// x86-64, AVX2 + FMA (*_kernel.cc), a GPU (cuda_kernels.cu). An op takes those of
+// x86-64, AVX2 + FMA, AVX-512 (*_kernel.cc), a GPU (cuda_kernels.cu). An op takes those of
 // its device (device.h). Matrices are row-major and dense. Each function computes a row
 // (or a column, where it sums down) in an order that is fixed by its width.
 //

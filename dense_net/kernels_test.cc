@@ -1,4 +1,4 @@
-// Both instruction sets' loops against each other and against plain sums.
+// The instruction sets' loops against each other and against plain sums.
 #include "dense_net/kernels.h"
 
 #include <gtest/gtest.h>
@@ -7,20 +7,15 @@
 #include <vector>
 
 #include "base/random.h"
-#include "dense_net/dispatch.h"
+#include "dense_net/device.h"
 
 namespace starling {
-
-namespace base {
-extern const Kernels kKernels;
-}
-namespace avx2 {
-extern const Kernels kKernels;
-}
 
 namespace {
 
 constexpr uint32_t kHalf = 0x7FFFFFFFu;
+
+const Kernels& Kernel() { return CpuDevice().kernels(); }
 
 std::vector<float> Mask(const Kernels& kernel, int rows, int cols, uint64_t key, int64_t first,
                         uint32_t keep) {
@@ -71,11 +66,10 @@ TEST(DropoutKernel, MaskBelongsToTheRowAndNotToTheTile) {
   const std::vector<float> whole = Mask(Kernel(), 30, 37, 3, 0, kHalf);
   const std::vector<float> part = Mask(Kernel(), 10, 37, 3, 13, kHalf);
   EXPECT_TRUE(std::equal(part.begin(), part.end(), whole.begin() + 13 * 37));
-  EXPECT_EQ(whole, Mask(base::kKernels, 30, 37, 3, 0, kHalf));
+  EXPECT_EQ(whole, Mask(CpuDevices()[0]->kernels(), 30, 37, 3, 0, kHalf));
 }
 
 TEST(Kernels, InstructionSetsAgree) {
-  if (&Kernel() != &avx2::kKernels) GTEST_SKIP() << "no AVX2 here";
   constexpr int kRows = 7, kCols = 21;
   std::vector<float> x(kRows * kCols), g(kRows * kCols);
   for (int i = 0; i < kRows * kCols; ++i) {
@@ -103,8 +97,10 @@ TEST(Kernels, InstructionSetsAgree) {
     k.multiply_add(kRows * kCols, x.data(), g.data(), x.data(), next(kRows * kCols));
     return out;
   };
-  // No loop here contracts, so both give the same bits.
-  EXPECT_EQ(run(base::kKernels), run(avx2::kKernels));
+  // No loop here contracts, so all give the same bits.
+  for (const Device* device : CpuDevices()) {
+    EXPECT_EQ(run(device->kernels()), run(CpuDevices()[0]->kernels())) << device->name();
+  }
 }
 
 }  // namespace

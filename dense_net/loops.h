@@ -2,6 +2,8 @@
 // compiler vectorises for the instruction set it compiles for.
 #pragma once
 
+#include <cstdint>
+
 #include "dense_net/real.h"
 
 namespace starling {

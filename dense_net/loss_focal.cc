@@ -1,5 +1,3 @@
-#include <cmath>
-
 #include "dense_net/row_loss.h"
 
 namespace starling {
@@ -9,25 +7,16 @@ struct FocalRule {
   static constexpr char kOnnx[] = "Sigmoid";
   double gamma, alpha;
 
-  static Real Score(Real z) { return static_cast<Real>(Sigmoid(z)); }
-  double Loss(double z, double y) const {
-    return alpha * y * LossOfPositive(z) + (1 - alpha) * (1 - y) * LossOfPositive(-z);
+  static void Score(const Device& device, int m, const Real* z, Real* score) {
+    device.losses().logistic(m, z, score);
   }
-  Real Slope(Real z, Real /*p*/, Real y) const {
-    return static_cast<Real>(alpha * y * SlopeOfPositive(z) -
-                             (1 - alpha) * (1 - y) * SlopeOfPositive(-double{z}));
+  void Loss(const LossKernels& kernels, int m, const LossRows& rows, const Real* z,
+            double* loss) const {
+    kernels.focal_loss(m, rows, gamma, alpha, z, loss);
   }
-
- private:
-  static double Sigmoid(double z) { return 1.0 / (1.0 + std::exp(-z)); }
-  static double LogSigmoid(double z) {
-    return (z < 0 ? z : 0) - std::log1p(std::exp(-std::fabs(z)));
-  }
-  // -(1 - p)^gamma log p, and its slope; a negative is a positive of -z.
-  double LossOfPositive(double z) const { return -std::pow(Sigmoid(-z), gamma) * LogSigmoid(z); }
-  double SlopeOfPositive(double z) const {
-    const double p = Sigmoid(z);
-    return std::pow(Sigmoid(-z), gamma) * (gamma * p * LogSigmoid(z) - Sigmoid(-z));
+  void Slope(const LossKernels& kernels, int m, const LossRows& rows, Real n, const Real* z,
+             const Real* /*score*/, Real* out, bool add) const {
+    kernels.focal_loss_backward(m, rows, gamma, alpha, n, z, out, add);
   }
 };
 

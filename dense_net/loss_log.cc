@@ -1,5 +1,3 @@
-#include <cmath>
-
 #include "dense_net/row_loss.h"
 
 namespace starling {
@@ -9,15 +7,16 @@ struct LogRule {
   static constexpr char kOnnx[] = "Sigmoid";
   double extra;  // Of a positive's weight, beyond 1.
 
-  static Real Score(Real z) { return static_cast<Real>(1.0 / (1.0 + std::exp(-double{z}))); }
-  double Loss(double z, double y) const {
-    const double tail = std::log1p(std::exp(-std::fabs(z)));
-    // Not std::max: a NaN must stay one.
-    const double plain = (z < 0 ? 0 : z) - z * y + tail;
-    return extra == 0 ? plain : plain + extra * y * ((z < 0 ? -z : 0) + tail);
+  static void Score(const Device& device, int m, const Real* z, Real* score) {
+    device.losses().logistic(m, z, score);
   }
-  Real Slope(Real /*z*/, Real p, Real y) const {
-    return p - y + static_cast<Real>(extra) * y * (p - 1);
+  void Loss(const LossKernels& kernels, int m, const LossRows& rows, const Real* z,
+            double* loss) const {
+    kernels.log_loss(m, rows, extra, z, loss);
+  }
+  void Slope(const LossKernels& kernels, int m, const LossRows& rows, Real n, const Real* /*z*/,
+             const Real* score, Real* out, bool add) const {
+    kernels.log_loss_backward(m, rows, extra, n, score, out, add);
   }
 };
 

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 #include <vector>
 
@@ -25,16 +24,12 @@ class PairwiseLossOp : public CoupledOp {
   }
 
   void Forward(const OpTile& tile) const override {
-    const Step& step = *tile.step;
-    for (int i = 0; i < tile.rows; ++i) {
-      tile.out[i] = static_cast<Real>(1.0 / (1.0 + std::exp(-double{tile.in[0][i]})));
-      if (place_.output < 0) continue;
-      step.scores[(tile.first + i) * step.outputs + place_.output] = tile.out[i];
-    }
+    tile.losses().logistic(tile.rows, tile.in[0], tile.out);
+    StoreScores(*tile.step, place_.output, tile.first, tile.rows, tile.out);
   }
 
   void ReduceForward(const OpTile& tile) const override {
-    std::copy_n(tile.in[0], tile.rows, tile.state + tile.first);
+    tile.kernels().copy(tile.rows, tile.in[0], tile.state + tile.first, false);
   }
 
   void CombineForward(const Step& step, Real* state, Real* /*param_grads*/) const override {
@@ -51,20 +46,31 @@ class PairwiseLossOp : public CoupledOp {
     std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
       return group(a) != group(b) ? group(a) < group(b) : a < b;
     });
-    std::fill_n(state + rows, rows, Real{0});
-    Pairs pairs{.step = &step, .logits = state, .grads = state + rows};
-    for (auto begin = order.begin(); begin != order.end();) {
-      const auto end = std::find_if(begin, order.end(),
-                                    [&](uint32_t row) { return group(row) != group(*begin); });
-      AddGroup({begin, end}, &pairs);
-      begin = end;
-    }
-    if (pairs.count == 0) return;
+    static thread_local std::vector<uint32_t> offsets;
+    static thread_local std::vector<double> losses;
+    static thread_local std::vector<int64_t> pairs;
+    offsets.clear();
     for (int64_t i = 0; i < rows; ++i) {
-      pairs.grads[i] = static_cast<Real>(pairs.grads[i] / static_cast<double>(pairs.count));
+      if (i == 0 || group(order[i]) != group(order[i - 1])) {
+        offsets.push_back(static_cast<uint32_t>(i));
+      }
     }
-    // A mean over pairs; the executor divides by rows.
-    step.tile_loss[0] += pairs.loss / static_cast<double>(pairs.count) * static_cast<double>(rows);
+    const int groups = static_cast<int>(offsets.size());
+    offsets.push_back(static_cast<uint32_t>(rows));
+    losses.resize(groups);
+    pairs.resize(groups);
+    const Kernels& kernels = step.device->kernels();
+    kernels.fill(rows, 0, state + rows);
+    step.device->losses().pairwise(groups, offsets.data(), order.data(), RowsOf(place_, step, 0),
+                                   state, state + rows, losses.data(), pairs.data());
+    const int64_t count = std::accumulate(pairs.begin(), pairs.end(), int64_t{0});
+    if (count == 0) return;
+    // Means over pairs; the executor divides the loss by rows.
+    const Real share = static_cast<Real>(1.0 / static_cast<double>(count));
+    step.device->fields().scale_rows(1, static_cast<int>(rows), 1, {state + rows, 0}, {&share, 0},
+                                     {state + rows, 0}, false);
+    const double loss = std::accumulate(losses.begin(), losses.end(), 0.0);
+    step.tile_loss[0] += loss / static_cast<double>(count) * static_cast<double>(rows);
   }
 
   void ReduceBackward(const OpTile&) const override {}
@@ -73,8 +79,8 @@ class PairwiseLossOp : public CoupledOp {
   void Backward(const OpTile& tile) const override {
     Real* out = tile.in_grad[0];
     if (out == nullptr) return;
-    const Real* grads = tile.state + tile.step->batch->rows + tile.first;
-    for (int i = 0; i < tile.rows; ++i) out[i] = (tile.in_add[0] ? out[i] : 0) + grads[i];
+    tile.kernels().copy(tile.rows, tile.state + tile.step->batch->rows + tile.first, out,
+                        tile.in_add[0]);
   }
 
   absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
@@ -85,37 +91,6 @@ class PairwiseLossOp : public CoupledOp {
   }
 
  private:
-  struct Pairs {
-    const Step* step;
-    const Real* logits;
-    Real* grads;
-    int64_t count = 0;
-    double loss = 0;
-  };
-
-  // log(1 + exp(low - high)) of each pair, times the weight of its upper row.
-  void AddGroup(std::span<const uint32_t> rows, Pairs* pairs) const {
-    for (uint32_t high : rows) {
-      const double weight = RowWeight(place_, *pairs->step, high);
-      double slope = 0;
-      for (uint32_t low : rows) {
-        if (!(Label(*pairs->step, high) > Label(*pairs->step, low))) continue;
-        if (place_.given >= 0 && RowWeight(place_, *pairs->step, low) == 0) continue;
-        if (weight == 0) continue;
-        const double z = double{pairs->logits[high]} - pairs->logits[low];
-        const double g = weight / (1.0 + std::exp(z));
-        pairs->loss += weight * ((z < 0 ? -z : 0) + std::log1p(std::exp(-std::fabs(z))));
-        pairs->grads[low] += static_cast<Real>(g);
-        slope += g;
-        ++pairs->count;
-      }
-      pairs->grads[high] -= static_cast<Real>(slope);
-    }
-  }
-  float Label(const Step& step, int64_t row) const {
-    return step.batch->labels[row * step.labels + place_.label];
-  }
-
   const LossPlace place_;
 };
 

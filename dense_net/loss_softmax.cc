@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "dense_net/losses.h"
@@ -35,8 +34,8 @@ class SoftmaxLossOp : public CoupledOp {
   void ReduceForward(const OpTile& tile) const override {
     const Parts parts = PartsOf(*tile.step, tile.state);
     for (int side = 0; side < 2; ++side) {
-      std::copy_n(tile.in[side], int64_t{tile.rows} * dim_,
-                  parts.vectors[side] + tile.first * dim_);
+      tile.kernels().copy(int64_t{tile.rows} * dim_, tile.in[side],
+                          parts.vectors[side] + tile.first * dim_, false);
     }
   }
 
@@ -46,21 +45,24 @@ class SoftmaxLossOp : public CoupledOp {
     if (item_.has_table()) CountItems(step, parts);
   }
 
+  int64_t ScratchFloats(int tile) const override { return LossFloats(tile) + tile; }
+
   void Forward(const OpTile& tile) const override {
     const Step& step = *tile.step;
-    const Parts parts = step.training ? PartsOf(step, tile.state) : Parts{};
-    double loss = 0;
-    for (int i = 0; i < tile.rows; ++i) {
-      const int64_t row = tile.first + i;
-      const Real own = OwnScore(tile, i);
-      tile.out[i] = static_cast<Real>(1.0 / (1.0 + std::exp(-double{own})));
-      step.scores[row * step.outputs + place_.output] = tile.out[i];
-      if (!step.training) continue;
-      const double log_sum = LogSum(tile, parts, row);
-      parts.log_sum[row] = static_cast<Real>(log_sum);
-      loss += Weight(step, row) * (log_sum - own);
+    Real* own = tile.scratch + LossFloats(tile.rows);
+    tile.fields().row_dots(tile.rows, dim_, scale_, {tile.in[0], dim_}, {tile.in[1], dim_},
+                           {own, 1}, false);
+    tile.losses().logistic(tile.rows, own, tile.out);
+    StoreScores(step, place_.output, tile.first, tile.rows, tile.out);
+    if (!step.training) return;
+    const Parts parts = PartsOf(step, tile.state);
+    for (int64_t row = tile.first; row < tile.first + tile.rows; ++row) {
+      tile.losses().softmax_sum(static_cast<int>(step.batch->rows), scale_, parts.log_count,
+                                ScoresOf(tile, parts, 0, row), parts.log_sum + row);
     }
-    if (step.training) step.tile_loss[tile.index] += loss;
+    tile.losses().softmax_loss(tile.rows, RowsOf(place_, step, tile.first),
+                               parts.log_sum + tile.first, own, LossesOf(tile));
+    AddLosses(tile);
   }
 
   void ReduceBackward(const OpTile&) const override {}
@@ -96,16 +98,6 @@ class SoftmaxLossOp : public CoupledOp {
     parts.scores = parts.log_count + rows;  // (tiles, rows)
     return parts;
   }
-  double Weight(const Step& step, int64_t row) const {
-    return RowWeight(place_, step, row) * step.batch->labels[row * step.labels + place_.label];
-  }
-  Real OwnScore(const OpTile& tile, int i) const {
-    Real dot;
-    tile.device().RowDots(1, dim_, tile.in[0] + int64_t{i} * dim_, tile.in[1] + int64_t{i} * dim_,
-                          0, &dot);
-    return scale_ * dot;
-  }
-
   // An item is a row's first id of the slot; rows without one are items of their own.
   void CountItems(const Step& step, const Parts& parts) const {
     const Slot& slot = step.batch->tables[item_.table()].slots[item_.slot()];
@@ -135,36 +127,20 @@ class SoftmaxLossOp : public CoupledOp {
     return scores;
   }
 
-  double LogSum(const OpTile& tile, const Parts& parts, int64_t row) const {
-    const int64_t rows = tile.step->batch->rows;
-    Real* scores = ScoresOf(tile, parts, 0, row);
-    double most = -std::numeric_limits<double>::infinity(), sum = 0;
-    for (int64_t j = 0; j < rows; ++j) {
-      scores[j] = scale_ * scores[j] - parts.log_count[j];
-      if (!(scores[j] <= most)) most = scores[j];  // A NaN stays one.
-    }
-    for (int64_t j = 0; j < rows; ++j) sum += std::exp(scores[j] - most);
-    return most + std::log(sum);
-  }
-
-  // d loss / d s_ij is the row's share of softmax, less 1 where i = j.
   void BackwardOf(const OpTile& tile, int side) const {
     const Step& step = *tile.step;
     const Parts parts = PartsOf(step, tile.state);
-    const int64_t rows = step.batch->rows;
+    const int rows = static_cast<int>(step.batch->rows);
+    if (!tile.in_add[side]) {
+      tile.kernels().fill(int64_t{tile.rows} * dim_, 0, tile.in_grad[side]);
+    }
     for (int i = 0; i < tile.rows; ++i) {
       const int64_t own = tile.first + i;
       Real* g = ScoresOf(tile, parts, side, own);
-      for (int64_t other = 0; other < rows; ++other) {
-        const int64_t user = side == 0 ? own : other, item = side == 0 ? other : own;
-        const double p =
-            std::exp(double{scale_ * g[other]} - parts.log_count[item] - parts.log_sum[user]);
-        g[other] = static_cast<Real>(Weight(step, user) / static_cast<double>(rows) *
-                                     (p - (user == item ? 1 : 0)) * scale_);
-      }
-      Real* out = tile.in_grad[side] + int64_t{i} * dim_;
-      if (!tile.in_add[side]) std::fill_n(out, dim_, Real{0});
-      tile.kernels().add_rows(static_cast<int>(rows), dim_, parts.vectors[1 - side], g, out);
+      tile.losses().softmax_slopes(rows, static_cast<int>(own), side == 0, RowsOf(place_, step, 0),
+                                   scale_, parts.log_count, parts.log_sum, g);
+      tile.kernels().add_rows(rows, dim_, parts.vectors[1 - side], g,
+                              tile.in_grad[side] + int64_t{i} * dim_);
     }
   }
 

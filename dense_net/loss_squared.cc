@@ -5,9 +5,18 @@ namespace {
 
 struct SquaredRule {
   static constexpr char kOnnx[] = "Identity";
-  static Real Score(Real x) { return x; }
-  static double Loss(double x, double y) { return (x - y) * (x - y); }
-  static Real Slope(Real x, Real /*score*/, Real y) { return 2 * (x - y); }
+
+  static void Score(const Device& device, int m, const Real* z, Real* score) {
+    device.kernels().copy(m, z, score, false);
+  }
+  void Loss(const LossKernels& kernels, int m, const LossRows& rows, const Real* z,
+            double* loss) const {
+    kernels.squared_loss(m, rows, z, loss);
+  }
+  void Slope(const LossKernels& kernels, int m, const LossRows& rows, Real n, const Real* z,
+             const Real* /*score*/, Real* out, bool add) const {
+    kernels.squared_loss_backward(m, rows, n, z, out, add);
+  }
 };
 
 }  // namespace

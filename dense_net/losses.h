@@ -20,8 +20,16 @@ struct LossPlace {
   double weight = 1;            // In the sum of losses.
 };
 
-// What a row counts for in a loss: 0 if it does not.
-double RowWeight(const LossPlace& place, const Step& step, int64_t row);
+// What the rows from `first` on are to learn, and what they count for.
+LossRows RowsOf(const LossPlace& place, const Step& step, int64_t first);
+// Writes m scores to the output's column, if there is one, of the rows from `first` on.
+void StoreScores(const Step& step, int output, int64_t first, int m, const Real* scores);
+// Scratch of a tile's losses by row, as the kernels leave them, and their sum's way to the tile's.
+inline int64_t LossFloats(int tile) { return int64_t{tile} * sizeof(double) / sizeof(Real); }
+inline double* LossesOf(const OpTile& tile) { return reinterpret_cast<double*>(tile.scratch); }
+inline void AddLosses(const OpTile& tile) {
+  tile.losses().add_sum(tile.rows, LossesOf(tile), &tile.step->tile_loss[tile.index]);
+}
 
 // Score sigmoid(logit). Positives count `positive_weight` times.
 void LogLoss(GraphBuilder* graph, const LossPlace& place, Value logit, double positive_weight = 1);

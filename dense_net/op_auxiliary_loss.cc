@@ -1,20 +1,18 @@
 // DIEN's auxiliary loss: the state after an event should point to the next event
 // of the row, and away from an event of another row.
 #include <algorithm>
-#include <cmath>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "base/hash.h"
 #include "base/random.h"
+#include "dense_net/losses.h"
 #include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
 
 namespace starling {
 namespace {
-
-Real Sigmoid(Real x) { return Real{1} / (Real{1} + std::exp(-x)); }
-// -log(sigmoid(x)), for any x.
-double Softplus(double x) { return (x < 0 ? 0 : x) + std::log1p(std::exp(-std::fabs(x))); }
 
 class AuxiliaryLossOp : public Op {
  public:
@@ -38,16 +36,18 @@ class AuxiliaryLossOp : public Op {
     *state = static_cast<Real>(weight_ / static_cast<double>(std::max<int64_t>(pairs, 1)));
   }
 
+  int64_t ScratchFloats(int tile) const override {
+    return std::max<int64_t>(LossFloats(tile), int64_t{2} * tile);
+  }
+
   void Forward(const OpTile& tile) const override {
-    std::fill_n(tile.out, tile.rows, Real{0});
+    tile.kernels().fill(tile.rows, 0, tile.out);
     if (!tile.step->training) return;
+    const std::span<const EventPair> pairs = PairsOf(tile);
+    const int n = static_cast<int>(pairs.size());
+    tile.losses().event_loss(n, pairs.data(), d_, tile.in[0], tile.in[1], tile.out, LossesOf(tile));
     double loss = 0;
-    ForPairs(tile, [&](int64_t state, int64_t next, int64_t other) {
-      const double pair =
-          Softplus(-Dot(tile, state, next)) + (other < 0 ? 0 : Softplus(Dot(tile, state, other)));
-      tile.out[state] = static_cast<Real>(pair);
-      loss += pair;
-    });
+    tile.losses().add_sum(n, LossesOf(tile), &loss);
     // Losses are means over the batch's rows.
     tile.step->tile_loss[tile.index] += loss * *tile.state * tile.step->batch->rows;
   }
@@ -55,12 +55,12 @@ class AuxiliaryLossOp : public Op {
   void Backward(const OpTile& tile) const override {
     for (int v = 0; v < 2; ++v) {
       if (tile.in_grad[v] == nullptr || tile.in_add[v]) continue;
-      std::fill_n(tile.in_grad[v], int64_t{tile.rows} * d_, Real{0});
+      tile.kernels().fill(int64_t{tile.rows} * d_, 0, tile.in_grad[v]);
     }
-    ForPairs(tile, [&](int64_t state, int64_t next, int64_t other) {
-      Pull(tile, state, next, (Sigmoid(Dot(tile, state, next)) - 1) * *tile.state);
-      if (other >= 0) Pull(tile, state, other, Sigmoid(Dot(tile, state, other)) * *tile.state);
-    });
+    const std::span<const EventPair> pairs = PairsOf(tile);
+    tile.losses().event_loss_backward(static_cast<int>(pairs.size()), pairs.data(), d_, *tile.state,
+                                      tile.in[0], tile.in[1], tile.scratch, tile.in_grad[0],
+                                      tile.in_grad[1]);
   }
 
   absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
@@ -69,10 +69,11 @@ class AuxiliaryLossOp : public Op {
   }
 
  private:
-  // Calls fn(position of the state, of the next event, of another row's event,
-  // which is -1 if the tile has none). That one is drawn anew each step.
-  template <typename Fn>
-  void ForPairs(const OpTile& tile, const Fn& fn) const {
+  // Each event but a row's last, and an event of another row of the tile, drawn anew each
+  // step. Valid until the thread's next call.
+  std::span<const EventPair> PairsOf(const OpTile& tile) const {
+    static thread_local std::vector<EventPair> pairs;
+    pairs.clear();
     const uint64_t key = Mix64(tile.step->seed) ^ key_;
     for (int i = 0; i < tile.batch_rows; ++i) {
       const int64_t begin = tile.PositionsBefore(sequence(), i);
@@ -81,22 +82,10 @@ class AuxiliaryLossOp : public Op {
       for (int64_t p = begin; p + 1 < end; ++p) {
         int64_t other = -1;
         if (others > 0) other = static_cast<int64_t>(RandomBelow(key, tile.first + p, others));
-        fn(p, p + 1, other >= begin ? other + (end - begin) : other);
+        pairs.push_back({p, other >= begin ? other + (end - begin) : other});
       }
     }
-  }
-  Real Dot(const OpTile& tile, int64_t state, int64_t event) const {
-    Real dot = 0;
-    for (int j = 0; j < d_; ++j) dot += tile.in[0][state * d_ + j] * tile.in[1][event * d_ + j];
-    return dot;
-  }
-  // The gradients of a dot product whose own is g.
-  void Pull(const OpTile& tile, int64_t state, int64_t event, Real g) const {
-    for (int j = 0; j < d_; ++j) {
-      const int64_t s = state * d_ + j, e = event * d_ + j;
-      if (tile.in_grad[0] != nullptr) tile.in_grad[0][s] += g * tile.in[1][e];
-      if (tile.in_grad[1] != nullptr) tile.in_grad[1][e] += g * tile.in[0][s];
-    }
+    return pairs;
   }
 
   const int d_;

@@ -69,13 +69,13 @@ class GruOp : public Op {
     Real* back = packed + int64_t{tile.batch_rows} * 3 * h;  // (rows, h)
     Real* cell = back + int64_t{tile.batch_rows} * h;        // (5 h)
     Recompute(tile, before, hidden);
-    std::fill_n(carry, int64_t{tile.batch_rows} * h, Real{0});
+    tile.kernels().fill(int64_t{tile.batch_rows} * h, 0, carry);
     for (int64_t t = Longest(tile) - 1; t >= 0; --t) {
       int active = 0;
       ForActive(tile, t, [&](int i, int64_t p) {
         CellBackward(tile, p, before + p * h, hidden + p * 3 * h, carry + int64_t{i} * h,
                      g_hidden + p * 3 * h, cell);
-        std::copy_n(g_hidden + p * 3 * h, 3 * h, packed + int64_t{active++} * 3 * h);
+        tile.kernels().copy(3 * h, g_hidden + p * 3 * h, packed + int64_t{active++} * 3 * h, false);
       });
       tile.device().Gemm(active, h, 3 * h, {packed, 3 * h, 1},
                          PackedGemmB(3 * h, h, tile.state + PackedGemmFloats(h, 3 * h)),
@@ -141,9 +141,9 @@ class GruOp : public Op {
   // The state before event t of a row, which is at position p.
   void Before(const OpTile& tile, int64_t t, int64_t p, Real* before) const {
     if (t == 0) {
-      std::fill_n(before, width(), Real{0});
+      tile.kernels().fill(width(), 0, before);
     } else {
-      std::copy_n(tile.out + (p - 1) * width(), width(), before);
+      tile.kernels().copy(width(), tile.out + (p - 1) * width(), before, false);
     }
   }
 
@@ -168,16 +168,16 @@ class GruOp : public Op {
     Real* g = cell;                // (h): of the state after,
     Real* g_weight = cell + h;     // (h): parts of the weight's,
     Real* g_gates = cell + 2 * h;  // (3 h)
-    for (int j = 0; j < h; ++j) g[j] = tile.out_grad[p * h + j] + carry[j];
+    tile.kernels().copy(h, tile.out_grad + p * h, g, false);
+    tile.kernels().copy(h, carry, g, true);
     tile.kernels().gru_cell_backward(h, tile.in[0] + p * 3 * h, hidden, WeightAt(tile, p), before,
                                      g, g_gates, g_hidden, carry, g_weight);
     if (tile.in_grad[0] != nullptr) {
       tile.kernels().copy(3 * h, g_gates, tile.in_grad[0] + p * 3 * h, tile.in_add[0]);
     }
     if (inputs().size() == 1 || tile.in_grad[1] == nullptr) return;
-    Real sum = 0;
-    for (int j = 0; j < h; ++j) sum += g_weight[j];
-    tile.in_grad[1][p] = tile.in_add[1] ? tile.in_grad[1][p] + sum : sum;
+    if (!tile.in_add[1]) tile.kernels().fill(1, 0, tile.in_grad[1] + p);
+    tile.kernels().add_rows(h, 1, g_weight, nullptr, tile.in_grad[1] + p);
   }
 
   const int64_t weight_, bias_;  // Offsets.

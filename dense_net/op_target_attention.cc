@@ -1,7 +1,5 @@
 // The parts of target attention that are not layers: what its MLP reads, the
 // softmax over a row's events, and their weighted sum.
-#include <algorithm>
-#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -10,14 +8,6 @@
 
 namespace starling {
 namespace {
-
-// Calls fn(row, begin, end) with the positions of each row of the tile.
-template <typename Fn>
-void ForRows(const OpTile& tile, int sequence, const Fn& fn) {
-  for (int i = 0; i < tile.batch_rows; ++i) {
-    fn(i, tile.PositionsBefore(sequence, i), tile.PositionsBefore(sequence, i + 1));
-  }
-}
 
 class AttentionInputOp : public Op {
  public:
@@ -29,38 +19,13 @@ class AttentionInputOp : public Op {
   int sequence() const override { return sequence_; }
 
   void Forward(const OpTile& tile) const override {
-    ForRows(tile, sequence_, [&](int i, int64_t begin, int64_t end) {
-      const Real* q = tile.in[0] + int64_t{i} * d_;
-      for (int64_t p = begin; p < end; ++p) {
-        const Real* k = tile.in[1] + p * d_;
-        Real* out = tile.out + p * width();
-        for (int j = 0; j < d_; ++j) {
-          out[j] = q[j];
-          out[d_ + j] = k[j];
-          out[2 * d_ + j] = q[j] - k[j];
-          out[3 * d_ + j] = q[j] * k[j];
-        }
-      }
-    });
+    tile.sequences().attention_input(tile.PositionsOf(sequence_), d_, tile.in[0], tile.in[1],
+                                     tile.out);
   }
-
   void Backward(const OpTile& tile) const override {
-    ForRows(tile, sequence_, [&](int i, int64_t begin, int64_t end) {
-      const Real* q = tile.in[0] + int64_t{i} * d_;
-      Real* dq = tile.in_grad[0] == nullptr ? nullptr : tile.in_grad[0] + int64_t{i} * d_;
-      if (dq != nullptr && !tile.in_add[0]) std::fill_n(dq, d_, Real{0});
-      for (int64_t p = begin; p < end; ++p) {
-        const Real* k = tile.in[1] + p * d_;
-        const Real* g = tile.out_grad + p * width();
-        for (int j = 0; dq != nullptr && j < d_; ++j) {
-          dq[j] += g[j] + g[2 * d_ + j] + g[3 * d_ + j] * k[j];
-        }
-        if (tile.in_grad[1] == nullptr) continue;
-        Real* dk = tile.in_grad[1] + p * d_;
-        if (!tile.in_add[1]) std::fill_n(dk, d_, Real{0});
-        for (int j = 0; j < d_; ++j) dk[j] += g[d_ + j] - g[2 * d_ + j] + g[3 * d_ + j] * q[j];
-      }
-    });
+    tile.sequences().attention_input_backward(tile.PositionsOf(sequence_), d_, tile.in[0],
+                                              tile.in[1], tile.out_grad, tile.in_grad[0],
+                                              tile.in_add[0], tile.in_grad[1], tile.in_add[1]);
   }
 
   absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
@@ -80,26 +45,12 @@ class SequenceSoftmaxOp : public Op {
   SequenceSoftmaxOp(std::string name, Value x) : Op(std::move(name), {x}, 1) {}
 
   void Forward(const OpTile& tile) const override {
-    ForRows(tile, sequence(), [&](int, int64_t begin, int64_t end) {
-      if (begin == end) return;
-      const Real* x = tile.in[0];
-      const Real largest = *std::max_element(x + begin, x + end);
-      Real sum = 0;
-      for (int64_t p = begin; p < end; ++p) sum += tile.out[p] = std::exp(x[p] - largest);
-      for (int64_t p = begin; p < end; ++p) tile.out[p] /= sum;
-    });
+    tile.sequences().softmax(tile.PositionsOf(sequence()), tile.in[0], tile.out);
   }
-
   void Backward(const OpTile& tile) const override {
     if (tile.in_grad[0] == nullptr) return;
-    ForRows(tile, sequence(), [&](int, int64_t begin, int64_t end) {
-      Real dot = 0;
-      for (int64_t p = begin; p < end; ++p) dot += tile.out_grad[p] * tile.out[p];
-      for (int64_t p = begin; p < end; ++p) {
-        const Real g = tile.out[p] * (tile.out_grad[p] - dot);
-        tile.in_grad[0][p] = tile.in_add[0] ? tile.in_grad[0][p] + g : g;
-      }
-    });
+    tile.sequences().softmax_backward(tile.PositionsOf(sequence()), tile.out, tile.out_grad,
+                                      tile.in_grad[0], tile.in_add[0]);
   }
   absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
                                      OnnxGraph* onnx) const override {
@@ -119,30 +70,13 @@ class WeightedSumOp : public Op {
   int sequence() const override { return -1; }
 
   void Forward(const OpTile& tile) const override {
-    ForRows(tile, x_sequence_, [&](int i, int64_t begin, int64_t end) {
-      Real* out = tile.out + int64_t{i} * width();
-      std::fill_n(out, width(), Real{0});
-      for (int64_t p = begin; p < end; ++p) {
-        const Real* x = tile.in[1] + p * width();
-        for (int j = 0; j < width(); ++j) out[j] += tile.in[0][p] * x[j];
-      }
-    });
+    tile.sequences().weighted_sum(tile.PositionsOf(x_sequence_), width(), tile.in[0], tile.in[1],
+                                  tile.out);
   }
-
   void Backward(const OpTile& tile) const override {
-    ForRows(tile, x_sequence_, [&](int i, int64_t begin, int64_t end) {
-      const Real* g = tile.out_grad + int64_t{i} * width();
-      for (int64_t p = begin; p < end; ++p) {
-        const Real* x = tile.in[1] + p * width();
-        Real dot = 0;
-        for (int j = 0; j < width(); ++j) dot += g[j] * x[j];
-        if (Real* dw = tile.in_grad[0]) dw[p] = tile.in_add[0] ? dw[p] + dot : dot;
-        if (tile.in_grad[1] == nullptr) continue;
-        Real* dx = tile.in_grad[1] + p * width();
-        if (!tile.in_add[1]) std::fill_n(dx, width(), Real{0});
-        for (int j = 0; j < width(); ++j) dx[j] += tile.in[0][p] * g[j];
-      }
-    });
+    tile.sequences().weighted_sum_backward(tile.PositionsOf(x_sequence_), width(), tile.in[0],
+                                           tile.in[1], tile.out_grad, tile.in_grad[0],
+                                           tile.in_add[0], tile.in_grad[1], tile.in_add[1]);
   }
 
   absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,

@@ -114,7 +114,6 @@ Value Dot(GraphBuilder* graph, std::string name, Value a, Value b, double scale)
 // (positions, sum of dims): the embeddings of aligned slots, side by side.
 Value SequenceInput(GraphBuilder* graph, std::string name, std::vector<SlotSpec> slots);
 // A row's positions become one; zeros if there are none.
-enum class SequencePooling { kSum, kMean, kMax, kLast };
 Value SequencePool(GraphBuilder* graph, std::string name, Value x, SequencePooling kind);
 // (positions, 4 d): [target, event, target - event, target * event]; the target
 // is (rows, d), the events are (positions, d).

@@ -1,8 +1,8 @@
-// RowLossOp: a loss that looks at one row at a time. A Rule gives
-//   Real Score(Real z)                     of the model's number z,
-//   double Loss(double z, double y)        against label y,
-//   Real Slope(Real z, Real s, Real y)     of the loss along z, s being the score,
-//   const char* kOnnx                      the ONNX operator that makes z the score.
+// RowLossOp: a loss that looks at one row at a time. A Rule gives, each by a kernel,
+//   void Score(device, m, z, score)                      of the model's numbers z (m),
+//   void Loss(kernels, m, rows, z, loss)                  of each row,
+//   void Slope(kernels, m, rows, n, z, score, out, add)   along z, in the mean over n rows,
+//   const char* kOnnx                                     the ONNX operator that makes z the score.
 #pragma once
 
 #include <memory>
@@ -21,31 +21,22 @@ class RowLossOp : public Op {
       : Op(place.name, {x}, 1), place_(place), rule_(rule) {}
 
   bool is_loss() const override { return true; }
+  int64_t ScratchFloats(int tile) const override { return LossFloats(tile); }
 
   void Forward(const OpTile& tile) const override {
-    const Step& step = *tile.step;
-    const Real* x = tile.in[0];
-    for (int i = 0; i < tile.rows; ++i) tile.out[i] = rule_.Score(x[i]);
-    for (int i = 0; place_.output >= 0 && i < tile.rows; ++i) {
-      step.scores[(tile.first + i) * step.outputs + place_.output] = tile.out[i];
-    }
-    if (!step.training) return;
-    double loss = 0;
-    for (int i = 0; i < tile.rows; ++i) {
-      loss += RowWeight(place_, step, tile.first + i) * rule_.Loss(x[i], Label(tile, i));
-    }
-    step.tile_loss[tile.index] += loss;
+    rule_.Score(tile.device(), tile.rows, tile.in[0], tile.out);
+    StoreScores(*tile.step, place_.output, tile.first, tile.rows, tile.out);
+    if (!tile.step->training) return;
+    rule_.Loss(tile.losses(), tile.rows, RowsOf(place_, *tile.step, tile.first), tile.in[0],
+               LossesOf(tile));
+    AddLosses(tile);
   }
 
   void Backward(const OpTile& tile) const override {
-    Real* out = tile.in_grad[0];
-    if (out == nullptr) return;
-    const Real rows = static_cast<Real>(tile.step->batch->rows);
-    for (int i = 0; i < tile.rows; ++i) {
-      const Real share = static_cast<Real>(RowWeight(place_, *tile.step, tile.first + i)) / rows;
-      const Real g = rule_.Slope(tile.in[0][i], tile.out[i], Label(tile, i)) * share;
-      out[i] = tile.in_add[0] ? out[i] + g : g;
-    }
+    if (tile.in_grad[0] == nullptr) return;
+    rule_.Slope(tile.losses(), tile.rows, RowsOf(place_, *tile.step, tile.first),
+                static_cast<Real>(tile.step->batch->rows), tile.in[0], tile.out, tile.in_grad[0],
+                tile.in_add[0]);
   }
 
   absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
@@ -56,10 +47,6 @@ class RowLossOp : public Op {
   }
 
  private:
-  float Label(const OpTile& tile, int i) const {
-    return tile.step->batch->labels[(tile.first + i) * tile.step->labels + place_.label];
-  }
-
   const LossPlace place_;
   const Rule rule_;
 };

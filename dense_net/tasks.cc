@@ -42,10 +42,20 @@ absl::Status CheckTask(const GraphSpec& spec, const TaskOptions& task, const std
 
 }  // namespace
 
-double RowWeight(const LossPlace& place, const Step& step, int64_t row) {
+LossRows RowsOf(const LossPlace& place, const Step& step, int64_t first) {
   const Batch& batch = *step.batch;
-  if (place.given >= 0 && batch.labels[row * step.labels + place.given] <= 0.5f) return 0;
-  return batch.weights.empty() ? place.weight : place.weight * batch.weights[row];
+  const float* labels = batch.labels.data() + first * step.labels;
+  return {.labels = labels + place.label,
+          .given = place.given < 0 ? nullptr : labels + place.given,
+          .weights = batch.weights.empty() ? nullptr : batch.weights.data() + first,
+          .stride = step.labels,
+          .weight = place.weight};
+}
+
+void StoreScores(const Step& step, int output, int64_t first, int m, const Real* scores) {
+  if (output < 0) return;
+  step.device->fields().copy_rows(
+      m, 1, {scores, 1}, {step.scores + first * step.outputs + output, step.outputs}, false);
 }
 
 int TaskCount(const GraphSpec& spec) { return std::max(1, spec.tasks_size()); }

@@ -2,10 +2,15 @@
 
 #include <dlfcn.h>
 
+#include <string_view>
+
+#include "dense_net/device.h"
+
 namespace starling {
 
 void EigenGemm_base(const BareProduct& product);
 void EigenGemm_avx2(const BareProduct& product);
+void EigenGemm_avx512(const BareProduct& product);
 
 namespace {
 
@@ -38,8 +43,8 @@ void CallOpenBlas(const BareProduct& p) {
 }  // namespace
 
 BareGemm EigenGemm() {
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? EigenGemm_avx2
-                                                                         : EigenGemm_base;
+  const std::string_view best = CpuDevice().name();
+  return best == "avx512" ? EigenGemm_avx512 : best == "avx2" ? EigenGemm_avx2 : EigenGemm_base;
 }
 
 BareGemm OpenBlasGemm() { return OpenBlas() == nullptr ? nullptr : CallOpenBlas; }

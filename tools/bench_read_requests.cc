@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
 #include "base/status.h"
-#include "dense_net/dispatch.h"
+#include "dense_net/device.h"
 #include "sample_io/generator.h"
 #include "sample_io/planted_model.h"
 #include "tools/bench.h"
@@ -39,7 +39,7 @@ class LookupAndPool {
                              .width = dim};
       const int entries = static_cast<int>(slot.offsets.size()) - 1;
       pooled_.resize(static_cast<size_t>(entries) * dim);
-      Kernel().pool(view, 0, entries, 0, dim, pooled_.data(), dim);
+      CpuDevice().kernels().pool(view, 0, entries, 0, dim, pooled_.data(), dim);
     }
     return absl::OkStatus();
   }
