@@ -57,21 +57,44 @@ const ParamSpec& Param(const Network& network, const std::string& name) {
 }
 
 TEST(Network, WarmStepAllocatesNothing) {
-  for (const char* model : {"deepfm { hidden: 20 hidden: 9 dropout: 0.2 }",
-                            "dcnv2 { cross_layers: 2 hidden: 8 batch_norm: true }",
-                            "dcnv2 { cross_layers: 2 rank: 3 experts: 2 }",
-                            "dnn { hidden: 8 residual { kind: GROUPED } layer_norm: true }",
-                            "dlrm { bottom: 8 hidden: 8 }", "xdeepfm { cin: 4 hidden: 8 }",
-                            "autoint { attention_dim: 6 heads: 2 hidden: 8 }",
-                            "dien { attention { sequence: 's0' target: 'f00' } "
-                            "attention { sequence: 's1' target: 'f10' } hidden: 8 }"}) {
+  for (const char* model :
+       {"lr {}",
+        "fm {}",
+        "fwfm {}",
+        "wide_deep { hidden: 8 activation: PRELU }",
+        "deepfm { hidden: 20 hidden: 9 dropout: 0.2 }",
+        "nfm { hidden: 8 activation: GELU }",
+        "dcn { cross_layers: 2 hidden: 8 }",
+        "dcnv2 { cross_layers: 2 hidden: 8 batch_norm: true }",
+        "dcnv2 { cross_layers: 2 rank: 3 experts: 2 }",
+        "dnn { hidden: 8 residual { kind: GROUPED } layer_norm: true }",
+        "dnn { hidden: 8 activation: DICE }",
+        "dlrm { bottom: 8 hidden: 8 }",
+        "xdeepfm { cin: 4 hidden: 8 }",
+        "autoint { attention_dim: 6 heads: 2 hidden: 8 }",
+        "pnn { hidden: 8 }",
+        "pnn { hidden: 8 product: OUTER }",
+        "pnn { hidden: 8 product: BILINEAR }",
+        "finalmlp { mlp1 { hidden: 6 } mlp2 { hidden: 4 } heads: 2 gate1: 'f00' gate_hidden: 3 }",
+        "din { attention { sequence: 's0' sequence: 's1' target: 'f00' target: 'f10' } "
+        "attention_softmax: true hidden: 8 }",
+        "dien { attention { sequence: 's0' target: 'f00' } "
+        "attention { sequence: 's1' target: 'f10' } hidden: 8 }",
+        "dnn { hidden: 4 } | name: 'a' label: 'y0' loss { focal {} }",
+        "dnn { hidden: 4 } | name: 'a' label: 'y0' loss { mse {} }",
+        "dnn { hidden: 4 } | name: 'a' label: 'y0' loss { pairwise {} }",
+        "esmm { hidden: 4 } | name: 'a' label: 'y0' | name: 'b' label: 'y1'",
+        "mmoe { expert { hidden: 4 } } | name: 'a' label: 'y0' | name: 'b' label: 'y1'",
+        "ple { expert { hidden: 4 } } | name: 'a' label: 'y0' | name: 'b' label: 'y1'",
+        "dssm { user: 'f00' user: 'r0' item: 'f01' item: 'f10' item: 'f11' item: 'r1' "
+        "tower { hidden: 5 } } | name: 'a' label: 'y1' loss { sampled_softmax { item: 'f01' } }"}) {
     World world = MakeWorld(model, {.rows = 300});
     auto network = MakeNetwork(world.spec, {.tile = 64, .lanes = 2});
     const std::vector<float> params = RandomParams(*network, 1);
     std::vector<std::span<const float>> rows(world.rows.begin(), world.rows.end());
     std::vector<std::vector<float>> grads = world.rows;
     std::vector<std::span<float>> grad_spans(grads.begin(), grads.end());
-    std::vector<float> scores(300), param_grads(params.size());
+    std::vector<float> scores(300 * network->outputs().size()), param_grads(params.size());
     auto workspace = network->NewWorkspace();
     ThreadPool pool(1);
     auto step = [&] {

@@ -4,8 +4,8 @@ import pytest
 
 from harness import ROOT, generated, run_json
 
-MODELS = ["lr", "fm", "fwfm", "dnn", "wide_deep", "deepfm", "nfm", "dcn", "dcnv2", "xdeepfm", "dlrm", "pnn", "autoint",
-          "finalmlp", "custom"]
+MODELS = ["lr", "fm", "fwfm", "dnn", "wide_deep", "deepfm", "nfm", "dcn", "dcnv2", "dcnv2_low_rank",
+          "xdeepfm", "dlrm", "pnn", "autoint", "finalmlp", "custom"]
 
 
 @pytest.mark.parametrize("model", MODELS)
