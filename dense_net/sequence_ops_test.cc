@@ -11,6 +11,7 @@ namespace {
 // Rows of 2, 0 and 3 events; the tile is rows 1 and 2 of the batch.
 struct SequenceOpsTest : testing::Test {
   SequenceOpsTest() {
+    step.device = &CpuDevice();
     step.positions = positions;
     tile.step = &step;
     tile.batch_first = 1;
@@ -103,6 +104,7 @@ TEST(AuxiliaryLossTest, StatesPointToTheNextEventAndAwayFromAnotherRows) {
   const std::vector<std::vector<int64_t>> positions = {{0, 2, 3}};
   double loss = 0.5;  // Of another op.
   Step step;
+  step.device = &CpuDevice();
   step.batch = &batch;
   step.positions = positions;
   step.training = true;
@@ -110,7 +112,9 @@ TEST(AuxiliaryLossTest, StatesPointToTheNextEventAndAwayFromAnotherRows) {
   const std::vector<Real> h = {1, 2, 9, 9, 9, 9}, e = {9, 9, 0.5, 0.25, -1, 0.25};
   std::vector<Real> out(3), dh(6, 7), de(6, 7);
   Real state = 0;
+  std::vector<double> scratch(op.ScratchFloats(3));
   OpTile tile;
+  tile.scratch = reinterpret_cast<Real*>(scratch.data());
   tile.step = &step;
   tile.batch_rows = 2;
   tile.rows = 3;
