@@ -43,12 +43,14 @@ class Load {
   struct Seen {
     int64_t ids = 0;
     double call_max = 0;  // Seconds.
+    double at = 0;        // When the longest ended, in seconds of the phase.
   };
   void Begin(Phase phase) {
     for (PerThread& mine : seen_) {
       mine.ids[phase] = 0;
       mine.call_ns_max[phase] = 0;
     }
+    began_ = Seconds();
     phase_ = phase;
   }
   Seen End() {
@@ -60,7 +62,9 @@ class Load {
       for (int64_t calls = mine.calls; !failed_ && mine.calls == calls;) {
         absl::SleepFor(absl::Milliseconds(1));
       }
-      all.call_max = std::max(all.call_max, static_cast<double>(mine.call_ns_max[phase]) * 1e-9);
+      const double call = static_cast<double>(mine.call_ns_max[phase]) * 1e-9;
+      if (call > all.call_max) all.at = mine.longest_at[phase] - began_;
+      all.call_max = std::max(all.call_max, call);
     }
     return all;
   }
@@ -80,6 +84,7 @@ class Load {
  private:
   struct alignas(64) PerThread {
     std::atomic<int64_t> ids[kPhases] = {}, call_ns_max[kPhases] = {}, calls{0};
+    std::atomic<double> longest_at[kPhases] = {};
   };
 
   absl::Status Timed(PerThread* mine, int64_t ids, const std::function<absl::Status()>& call) {
@@ -88,8 +93,11 @@ class Load {
     absl::Status status = call();
     const int64_t ns = (Seconds() - start) * 1e9;
     Phase ended = phase_;
-    for (Phase p : {began, ended})
-      mine->call_ns_max[p] = std::max<int64_t>(mine->call_ns_max[p], ns);
+    for (Phase p : {began, ended}) {
+      if (ns <= mine->call_ns_max[p]) continue;
+      mine->call_ns_max[p] = ns;
+      mine->longest_at[p] = Seconds();
+    }
     mine->ids[ended] += ids;
     ++mine->calls;
     return status;
@@ -113,6 +121,7 @@ class Load {
   EmbeddingTable* const table_;
   const std::vector<std::vector<IdBatch>> batches_;  // [thread][batch]
   std::atomic<Phase> phase_{kIdle};
+  double began_ = 0;  // The phase, in Seconds().
   std::atomic<bool> stop_{false}, failed_{false};
   PerThread seen_[kStoreThreads];
   std::vector<std::thread> threads_;
@@ -134,7 +143,7 @@ absl::Status BenchStoreSnapshot(const StoreBench& bench, EmbeddingTable* table) 
                    {},
                    {},
                    1};
-  std::vector<double> seconds, pause, call_before, call_during, bound;
+  std::vector<double> seconds, pause, at, call_before, call_during, bound;
   // One of a large table takes most of a minute.
   const int alternations = std::min(bench.alternations, bench.rows > 10'000'000 ? 3 : 7);
   for (int a = 0; a < alternations; ++a) {
@@ -159,6 +168,7 @@ absl::Status BenchStoreSnapshot(const StoreBench& bench, EmbeddingTable* table) 
     call_before.push_back(before.call_max * 1e3);
     call_during.push_back(during.call_max * 1e3);
     pause.push_back((during.call_max - before.call_max) * 1e3);
+    at.push_back(during.at);
     bound.push_back(1 - cpu / took / std::max(1u, std::thread::hardware_concurrency()));
   }
   // The cores that the snapshot's threads use, the load cannot.
@@ -166,13 +176,15 @@ absl::Status BenchStoreSnapshot(const StoreBench& bench, EmbeddingTable* table) 
   Report(rate);
   std::error_code error;
   const double bytes = static_cast<double>(std::filesystem::file_size(path, error));
+  const auto worst = std::max_element(pause.begin(), pause.end());
   ReportFigures("store.snapshot.calls", rate.what,
                 {{"snapshot_s", Median(seconds)},
                  {"snapshot_bytes", error ? 0 : bytes},
                  {"longest_call_ms_before", Median(call_before)},
                  {"longest_call_ms_during", Median(call_during)},
                  {"longest_call_ms_more", Median(pause)},
-                 {"longest_call_ms_more_worst", *std::max_element(pause.begin(), pause.end())},
+                 {"longest_call_ms_more_worst", *worst},
+                 {"worst_at_s", at[worst - pause.begin()]},
                  {"target_ms_more", 50}});
   return RemoveAll(path);
 }
