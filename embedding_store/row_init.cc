@@ -7,18 +7,17 @@
 #include "base/optimizer.h"
 #include "base/random.h"
 
-// Vectors are passed to functions that are inlined, without a convention.
-#pragma GCC diagnostic ignored "-Wpsabi"
-
 namespace starling {
 namespace {
 
-constexpr int kLanes = 4;
-typedef double Doubles __attribute__((vector_size(8 * kLanes)));
-typedef uint64_t Ints __attribute__((vector_size(8 * kLanes)));
+template <int kLanes>
+struct Vectors {
+  typedef double Doubles __attribute__((vector_size(8 * kLanes)));
+  typedef uint64_t Ints __attribute__((vector_size(8 * kLanes)));
+};
 
 // c[0] + c[1] x + c[2] x² …
-template <size_t n>
+template <size_t n, typename Doubles>
 [[gnu::always_inline]] inline Doubles Series(const double (&c)[n], Doubles x) {
   Doubles sum = x * 0 + c[n - 1];
   for (size_t i = n - 1; i-- > 0;) sum = sum * x + c[i];
@@ -26,6 +25,7 @@ template <size_t n>
 }
 
 // Of numbers in (0, 1] that are not denormal.
+template <typename Ints, typename Doubles>
 [[gnu::always_inline]] inline Doubles Log(Doubles x) {
   // x = m 2^e, with m between the roots of 1/2 and 2.
   constexpr uint64_t kHalfRootBits = 0x3FE6A09E667F3BCD, kMantissa = (uint64_t{1} << 52) - 1;
@@ -42,6 +42,7 @@ template <size_t n>
 }
 
 // cos(2 pi v) of v in [0, 1).
+template <typename Ints, typename Doubles>
 [[gnu::always_inline]] inline Doubles CosOfTurns(Doubles v) {
   constexpr double kShift = 0x1.8p52;
   const Doubles rounded = 4 * v + kShift;
@@ -70,37 +71,66 @@ template <size_t n>
   return ((quarter + 1) & 2) == 0 ? value : -value;
 }
 
+// RandomUniform(key, counter), with Mix64(key) for the key.
+template <typename Doubles, typename Ints>
+[[gnu::always_inline]] inline Doubles Uniform(uint64_t mixed_key, Ints counter) {
+  Ints x = (counter ^ mixed_key) + 0x9E3779B97F4A7C15ull;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
+  x = (x ^ (x >> 31)) >> 11;
+  // The halves of 53 bits, each as the last bits of a power of 2: their sum is exact.
+  const Doubles low = (Doubles)((x & 0xFFFFFFFF) | 0x4330000000000000);  // 2^52 and it
+  const Doubles high = (Doubles)((x >> 32) | 0x4530000000000000);        // 2^84 and it
+  return ((high - (0x1p84 + 0x1p52)) + low) * 0x1p-53;
+}
+
+template <int kLanes>
 [[gnu::always_inline]] inline void Fill(uint64_t key, uint64_t first, float deviation,
                                         std::span<float> floats) {
+  using Doubles = Vectors<kLanes>::Doubles;
+  using Ints = Vectors<kLanes>::Ints;
+  const uint64_t mixed_key = Mix64(key);
+  Ints lanes;
+  for (int i = 0; i < kLanes; ++i) lanes[i] = 2 * i;
   for (size_t done = 0; done < floats.size(); done += kLanes) {
-    double uniform[2][kLanes];
-    for (int i = 0; i < kLanes; ++i) {
-      uniform[0][i] = RandomUniform(key, 2 * (first + done + i));
-      uniform[1][i] = RandomUniform(key, 2 * (first + done + i) + 1);
-    }
-    Doubles u, v;
-    std::memcpy(&u, uniform[0], sizeof(u));
-    std::memcpy(&v, uniform[1], sizeof(v));
-    Doubles root = -2 * Log(1 - u);
-    for (int i = 0; i < kLanes; ++i) root[i] = std::sqrt(root[i]);
-    const Doubles normal = deviation * (root * CosOfTurns(v));
+    const Ints counter = lanes + 2 * (first + done);
+    const Doubles u = Uniform<Doubles>(mixed_key, counter);
+    const Doubles v = Uniform<Doubles>(mixed_key, counter + 1);
+    const Doubles square = -2 * Log<Ints>(1 - u);
+    double root[kLanes];
+    std::memcpy(root, &square, sizeof(root));
+    for (double& r : root) r = std::sqrt(r);
+    Doubles normal;
+    std::memcpy(&normal, root, sizeof(root));
+    normal = deviation * (normal * CosOfTurns<Ints>(v));
     const size_t n = std::min<size_t>(kLanes, floats.size() - done);
     for (size_t i = 0; i < n; ++i) floats[done + i] = static_cast<float>(normal[i]);
   }
 }
 
-// The same bits with other registers: avx2 alone does not join products and sums.
+// The same bits with other registers: none of these joins products and sums.
 [[gnu::target("avx2")]] void FillAvx2(uint64_t key, uint64_t first, float deviation,
                                       std::span<float> floats) {
-  Fill(key, first, deviation, floats);
+  Fill<4>(key, first, deviation, floats);
+}
+[[gnu::target("avx512f,avx512dq")]] void FillAvx512(uint64_t key, uint64_t first, float deviation,
+                                                    std::span<float> floats) {
+  Fill<8>(key, first, deviation, floats);
+}
+void FillBase(uint64_t key, uint64_t first, float deviation, std::span<float> floats) {
+  Fill<2>(key, first, deviation, floats);
+}
+
+auto Best() {
+  if (__builtin_cpu_supports("avx512dq")) return FillAvx512;
+  return BestInstructionSet() == InstructionSet::kAvx2 ? FillAvx2 : FillBase;
 }
 
 }  // namespace
 
 void FillNormal(uint64_t key, uint64_t first, float deviation, std::span<float> floats) {
-  static const bool avx2 = BestInstructionSet() == InstructionSet::kAvx2;
-  if (avx2) return FillAvx2(key, first, deviation, floats);
-  Fill(key, first, deviation, floats);
+  static const auto fill = Best();
+  fill(key, first, deviation, floats);
 }
 
 }  // namespace starling
