@@ -18,7 +18,7 @@ BucketIndex::BucketIndex(PageRegion region, int64_t first_bytes, int common_bits
 }
 
 int64_t BucketIndex::GrownLines() const {
-  return std::max<int64_t>(first_lines_, lines_ + lines_ / 8 + 1);
+  return std::max<int64_t>(first_lines_, lines_ + lines_ / 5 + 1);
 }
 
 bool BucketIndex::Grow() {

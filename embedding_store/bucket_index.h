@@ -7,7 +7,7 @@
 // counts the entries that passed over it, so a search knows where to stop and
 // an erase leaves no tombstone behind.
 //
-// It grows by an eighth at a time, in place, in a region of its own: the rows
+// It grows by a fifth at a time, in place, in a region of its own: the rows
 // are the truth, and the caller enters them anew. So there is never a second
 // copy, nor an index that is half empty.
 //

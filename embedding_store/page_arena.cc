@@ -19,8 +19,9 @@ void PageRegion::Filled(int64_t end) {
   for (; huge_ + kHugePage <= end; huge_ += kHugePage) {
     // A kernel that cannot do it at once may do it later; where it has no huge
     // pages they stay small: slower, not wrong.
-    ::madvise(data_ + huge_, kHugePage, MADV_HUGEPAGE);
-    ::madvise(data_ + huge_, kHugePage, MADV_COLLAPSE);
+    if (::madvise(data_ + huge_, kHugePage, MADV_COLLAPSE) != 0) {
+      ::madvise(data_ + huge_, kHugePage, MADV_HUGEPAGE);
+    }
   }
 }
 

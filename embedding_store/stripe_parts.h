@@ -1,6 +1,7 @@
 // How a call is split over the stripes of a table.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -13,28 +14,35 @@ namespace starling {
 // The parts of a call, by stripe; within a stripe in the call's order.
 struct StripeParts {
   StripeParts(std::span<const uint64_t> ids, int stripes, int shift) : parts(stripes) {
-    std::vector<uint32_t> next(stripes + 1, 0);
-    bool ordered = true;
-    uint32_t last = 0;
-    for (uint64_t id : ids) {
-      const uint32_t s = BucketOf(id) >> shift;
-      ++next[s + 1];
-      ordered &= s >= last;
-      last = s;
-    }
-    for (int s = 0; s < stripes; ++s) {
-      parts[s].first = next[s];
-      next[s + 1] += next[s];
-    }
-    if (!ordered) Group(ids, shift, next);
+    std::vector<uint32_t> ends(stripes);
+    const bool ordered = FindEnds(ids, shift, &ends);
+    if (!ordered) Group(ids, shift, &ends);
     const std::span<const uint64_t> all = ordered ? ids : grouped;
     for (int s = 0; s < stripes; ++s) {
-      const uint32_t size = next[s + (ordered ? 1 : 0)] - parts[s].first;
+      parts[s].first = s == 0 ? 0 : ends[s - 1];
+      const uint32_t size = ends[s] - parts[s].first;
       parts[s].ids = all.subspan(parts[s].first, size);
       if (!ordered) parts[s].positions = std::span(positions).subspan(parts[s].first, size);
     }
   }
-  void Group(std::span<const uint64_t> ids, int shift, std::vector<uint32_t>& next) {
+  // Where each stripe's ids end, of ids in the order of stripes; else false.
+  static bool FindEnds(std::span<const uint64_t> ids, int shift, std::vector<uint32_t>* ends) {
+    uint32_t last = 0;
+    for (uint32_t p = 0; p < ids.size(); ++p) {
+      const uint32_t s = BucketOf(ids[p]) >> shift;
+      if (s == last) [[likely]]
+        continue;
+      if (s < last) return false;
+      std::fill(ends->begin() + last, ends->begin() + s, p);
+      last = s;
+    }
+    std::fill(ends->begin() + last, ends->end(), static_cast<uint32_t>(ids.size()));
+    return true;
+  }
+  void Group(std::span<const uint64_t> ids, int shift, std::vector<uint32_t>* ends) {
+    std::vector<uint32_t> next(ends->size() + 1, 0);
+    for (uint64_t id : ids) ++next[(BucketOf(id) >> shift) + 1];
+    for (size_t s = 0; s < ends->size(); ++s) (*ends)[s] = next[s + 1] += next[s];
     grouped.resize(ids.size());
     positions.resize(ids.size());
     for (uint32_t p = 0; p < ids.size(); ++p) {

@@ -104,6 +104,7 @@ absl::Status TableStripe::Run(const TableCall& call, const StripePart& part,
 
 absl::Status TableStripe::RunLocked(const TableCall& call, const StripePart& part,
                                     std::vector<Missed>* missed) {
+  if (call.kind == TableCall::kPrefetch && rows_cold_ == 0) return absl::OkStatus();
   const size_t before = missed->size();
   ScanCall(call, part, missed);
   const size_t misses = missed->size() - before;
@@ -153,7 +154,7 @@ absl::Status TableStripe::Settle(const TableCall& call, std::span<const Missed> 
       admitted = admission_.Admit(id, call.count(p));
     }
     const bool makes_row = row != nullptr ? call.kind != TableCall::kLookup : admitted;
-    if (makes_row && Room() == 0) {
+    if (makes_row && !GrowToRoom()) {
       RETURN_IF_ERROR(Reserve());
       unlocked = true;  // Perhaps: look again.
       continue;

@@ -154,6 +154,13 @@ class TableStripe {
   // A step of growth, if the budget and the machine have it.
   bool GrowRows() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool GrowIndex() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Both, until there is room for one new row. Keeps the lock.
+  bool GrowToRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    while (Room() == 0) {
+      if (!(index_.room() == 0 ? GrowIndex() : GrowRows())) return false;
+    }
+    return true;
+  }
   bool Pay(int64_t bytes);
   int64_t Room() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // REQUIRES: Reserve gave room for it.
