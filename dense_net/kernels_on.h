@@ -87,7 +87,7 @@ STARLING_HOST_DEVICE inline void SumSlots(int slots, int dim, const Real* x, Rea
 }
 
 // Rows that are read one after the other from anywhere: asked for so many ahead.
-inline constexpr uint32_t kAhead = 12;
+inline constexpr uint32_t kAhead = 28;
 STARLING_HOST_DEVICE inline void Prefetch(const Real* row, int dim) {
 #ifndef __CUDA_ARCH__
   __builtin_prefetch(row);
@@ -296,6 +296,45 @@ struct KernelsOn {
 
   static void Pool(const SlotView& slot, int64_t first, int m, int offset, int dim, Real* out,
                    int64_t stride) {
+    const auto pool = [&](auto known) { PoolOf(known, slot, first, m, offset, dim, out, stride); };
+    WithKnown(dim, pool);
+  }
+
+  static void SumOccurrences(const uint32_t* offsets, const Occurrence* occurrences, int ids,
+                             const GradientRoute* routes, int width, Real* grads) {
+    const uint32_t end = offsets[ids];
+    WithKnown(width, [=](auto known) {
+      Run::Rows(ids, [=] STARLING_HOST_DEVICE(int u) {
+        Real* grad = grads + int64_t{u} * width;
+        if (!SumOf(known, occurrences, offsets[u], offsets[u + 1], end, routes, grad)) {
+          SumParts(occurrences, offsets[u], offsets[u + 1], end, routes, width, grad);
+        }
+      });
+    });
+  }
+
+ private:
+  // A width that is known when this is compiled, so that sums stay in registers; 0: it is not.
+  template <int n>
+  struct Known {
+    static constexpr int value = n;
+  };
+  template <typename Fn>
+  static void WithKnown(int width, const Fn& fn) {
+    switch (width) {
+      case 8:
+        return fn(Known<8>());
+      case 16:
+        return fn(Known<16>());
+      case 32:
+        return fn(Known<32>());
+      default:
+        return fn(Known<0>());
+    }
+  }
+  template <int n>
+  static void PoolOf(Known<n>, const SlotView& slot, int64_t first, int m, int offset, int dim,
+                     Real* out, int64_t stride) {
     if (m == 0) return;
     const uint32_t end =
         slot.offsets[slot.entry_of_row == nullptr ? first + m
@@ -310,47 +349,72 @@ struct KernelsOn {
           return;
         }
       }
-      for (int d = 0; d < dim; ++d) to[d] = 0;
+      Real sum[n > 0 ? n : 1] = {};
+      for (int d = 0; n == 0 && d < dim; ++d) to[d] = 0;
       for (uint32_t v = slot.offsets[entry]; v < slot.offsets[entry + 1]; ++v) {
         if (Run::kRowsInOrder && v + kAhead < end) {
           Prefetch(slot.rows + slot.index[v + kAhead] * slot.width + offset, dim);
         }
         const Real* row = slot.rows + slot.index[v] * slot.width + offset;
         const Real weight = slot.weights == nullptr ? 1 : slot.weights[v];
-        for (int d = 0; d < dim; ++d) to[d] += weight * row[d];
+        for (int d = 0; d < n; ++d) sum[d] += weight * row[d];
+        for (int d = 0; n == 0 && d < dim; ++d) to[d] += weight * row[d];
       }
+      for (int d = 0; d < n; ++d) to[d] = sum[d];
     });
   }
 
-  static void SumOccurrences(const uint32_t* offsets, const Occurrence* occurrences, int ids,
-                             const GradientRoute* routes, int width, Real* grads) {
-    const uint32_t end = offsets[ids];
-    Run::Rows(ids, [=] STARLING_HOST_DEVICE(int u) {
-      Real* grad = grads + int64_t{u} * width;
-      for (int d = 0; d < width; ++d) grad[d] = 0;
-      for (uint32_t at = offsets[u]; at < offsets[u + 1]; ++at) {
-        if (Run::kRowsInOrder && at + kAhead < end) {
-          const Occurrence& next = occurrences[at + kAhead];
-          const GradientRoute& to = routes[next.slot];
-          const uint32_t row =
-              to.row_of_entry == nullptr ? next.entry : to.row_of_entry[next.entry];
-          if (to.embedding != nullptr) {
-            Prefetch(to.embedding + row * to.embedding_stride, to.embedding_dim);
-          }
-        }
-        const Occurrence& o = occurrences[at];
-        const GradientRoute& route = routes[o.slot];
+  STARLING_HOST_DEVICE static const Real* GradientOf(const Occurrence& o,
+                                                     const GradientRoute& route) {
+    const uint32_t row = route.row_of_entry == nullptr ? o.entry : route.row_of_entry[o.entry];
+    return route.embedding + row * route.embedding_stride;
+  }
+  STARLING_HOST_DEVICE static void PrefetchGradient(const Occurrence* occurrences, uint32_t at,
+                                                    uint32_t end, const GradientRoute* routes) {
+    if (!Run::kRowsInOrder || at + kAhead >= end) return;
+    const Occurrence& next = occurrences[at + kAhead];
+    const GradientRoute& route = routes[next.slot];
+    if (route.embedding != nullptr) Prefetch(GradientOf(next, route), route.embedding_dim);
+  }
+  // Of an id whose occurrences all have gradients of a whole row of n; else false.
+  template <int n>
+  STARLING_HOST_DEVICE static bool SumOf(Known<n>, const Occurrence* occurrences, uint32_t begin,
+                                         uint32_t id_end, uint32_t end, const GradientRoute* routes,
+                                         Real* grad) {
+    if (n == 0) return false;
+    Real sum[n > 0 ? n : 1] = {};
+    for (uint32_t at = begin; at < id_end; ++at) {
+      PrefetchGradient(occurrences, at, end, routes);
+      const Occurrence& o = occurrences[at];
+      const GradientRoute& route = routes[o.slot];
+      if (route.embedding_dim != n) return false;
+      const Real* from = GradientOf(o, route);
+      for (int d = 0; d < n; ++d) sum[d] += o.weight * from[d];
+    }
+    for (int d = 0; d < n; ++d) grad[d] = sum[d];
+    return true;
+  }
+  STARLING_HOST_DEVICE static void SumParts(const Occurrence* occurrences, uint32_t begin,
+                                            uint32_t id_end, uint32_t end,
+                                            const GradientRoute* routes, int width, Real* grad) {
+    for (int d = 0; d < width; ++d) grad[d] = 0;
+    for (uint32_t at = begin; at < id_end; ++at) {
+      PrefetchGradient(occurrences, at, end, routes);
+      const Occurrence& o = occurrences[at];
+      const GradientRoute& route = routes[o.slot];
+      if (route.embedding != nullptr) {
+        const Real* from = GradientOf(o, route);
+        Real* to = grad + route.embedding_offset;
+        for (int d = 0; d < route.embedding_dim; ++d) to[d] += o.weight * from[d];
+      }
+      if (route.linear != nullptr) {
         const uint32_t row = route.row_of_entry == nullptr ? o.entry : route.row_of_entry[o.entry];
-        if (route.embedding != nullptr) {
-          const Real* from = route.embedding + row * route.embedding_stride;
-          Real* to = grad + route.embedding_offset;
-          for (int d = 0; d < route.embedding_dim; ++d) to[d] += o.weight * from[d];
-        }
-        if (route.linear != nullptr) grad[route.linear_offset] += o.weight * route.linear[row];
+        grad[route.linear_offset] += o.weight * route.linear[row];
       }
-    });
+    }
   }
 
+ public:
   static constexpr Kernels kTable = {
       .add_rows = AddRows,
       .column_moments = ColumnMoments,
