@@ -1,9 +1,9 @@
 #include "dense_net/device.h"
 
 #include <algorithm>
-#include <new>
 #include <vector>
 
+#include "base/big_memory.h"
 #include "dense_net/dispatch.h"
 
 namespace starling {
@@ -31,13 +31,13 @@ void Device::RowDots(int m, int k, const Real* x, const Real* w, Real start, Rea
 
 namespace {
 
-constexpr std::align_val_t kCacheLine{64};
-
 class Cpu : public Device {
  public:
   using Device::Device;
-  Real* Allocate(int64_t floats) const override { return new (kCacheLine) Real[floats]; }
-  void Free(Real* memory) const override { ::operator delete[](memory, kCacheLine); }
+  Real* Allocate(int64_t floats) const override {
+    return static_cast<Real*>(AllocateBig(floats * sizeof(Real)));
+  }
+  void Free(Real* memory) const override { FreeBig()(memory); }
   void Upload(int64_t floats, const Real* host, Real* device) const override {
     std::copy_n(host, floats, device);
   }

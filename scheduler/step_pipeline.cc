@@ -9,6 +9,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "base/big_memory.h"
 #include "base/random.h"
 #include "base/stages.h"
 #include "base/status.h"
@@ -29,27 +30,13 @@ class Timer {
   const int64_t start_;
 };
 
-// Floats from the border of a cache line on, so that a row of 16 is one line.
-class LineAligned {
- public:
-  std::span<float> Resize(size_t floats) {
-    constexpr size_t kLine = 64;
-    memory_.resize(floats + kLine / sizeof(float));
-    const size_t past = reinterpret_cast<uintptr_t>(memory_.data()) % kLine;
-    return {memory_.data() + (kLine - past) % kLine / sizeof(float), floats};
-  }
-
- private:
-  std::vector<float> memory_;
-};
-
 // One step under way. Its memory is reused by later steps.
 struct Step {
   int64_t number = 0;
   Batch batch;
   ReaderPosition next;
   std::vector<TableKeys> keys;
-  std::vector<LineAligned> row_memory, grad_memory;
+  std::vector<BigFloats> row_memory, grad_memory;
   std::vector<std::span<float>> rows, grads;  // (U, width) by table, over the memory.
   std::vector<std::span<const float>> pushed_grads;
   std::vector<float> dense, dense_grads, scores;
@@ -259,8 +246,8 @@ absl::Status StepPipeline::Impl::Pull(Prefetcher* batches, int64_t number) {
   for (size_t t = 0; t < step->keys.size(); ++t) {
     counts.ids_pulled += std::ssize(step->keys[t].ids);
     size_t floats = step->keys[t].ids.size() * network->spec().table_width(static_cast<int>(t));
-    step->rows[t] = step->row_memory[t].Resize(floats);
-    step->grads[t] = step->grad_memory[t].Resize(floats);
+    step->rows[t] = {step->row_memory[t].Reserve(floats), floats};
+    step->grads[t] = {step->grad_memory[t].Reserve(floats), floats};
   }
   step->dense.resize(network->param_floats());
   step->dense_grads.resize(network->param_floats());
