@@ -26,7 +26,7 @@ bool BucketIndex::Grow() {
   const int64_t bytes = count * int64_t{sizeof(Line)};
   if (bytes > region_.reserved()) return false;
   std::memset(region_.data(), 0, bytes);
-  region_.Filled(bytes);
+  while (region_.MakeHuge(bytes)) continue;
   lines_ = count;
   size_max_ = static_cast<int64_t>(static_cast<double>(count * kEntries) * kLoadMax);
   size_ = 0;

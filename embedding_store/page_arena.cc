@@ -15,14 +15,15 @@ int64_t RoundUp(int64_t bytes, int64_t unit) { return (bytes + unit - 1) / unit 
 
 }  // namespace
 
-void PageRegion::Filled(int64_t end) {
-  for (; huge_ + kHugePage <= end; huge_ += kHugePage) {
-    // A kernel that cannot do it at once may do it later; where it has no huge
-    // pages they stay small: slower, not wrong.
-    if (::madvise(data_ + huge_, kHugePage, MADV_COLLAPSE) != 0) {
-      ::madvise(data_ + huge_, kHugePage, MADV_HUGEPAGE);
-    }
+bool PageRegion::MakeHuge(int64_t end) {
+  if (huge_ + kHugePage > end) return false;
+  // A kernel that cannot do it at once may do it later; where it has no huge
+  // pages they stay small: slower, not wrong.
+  if (::madvise(data_ + huge_, kHugePage, MADV_COLLAPSE) != 0) {
+    ::madvise(data_ + huge_, kHugePage, MADV_HUGEPAGE);
   }
+  huge_ += kHugePage;
+  return true;
 }
 
 PageArena::PageArena(int64_t reserve_bytes) {

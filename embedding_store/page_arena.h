@@ -3,8 +3,9 @@
 // as a region is used: so a table grows without a copy, a move or a moment
 // with twice the bytes, and what belongs together is close together.
 //
-// A huge page's worth of a region becomes a huge page when it is full: no
-// region holds a half-used one.
+// A huge page's worth of a region becomes a huge page when it is full and its
+// owner says so: no region holds a half-used one. It costs a copy, and others of
+// this process that need memory wait meanwhile.
 //
 // Thread safety: PageArena, any thread; a region, its owner's lock.
 #pragma once
@@ -20,8 +21,9 @@ class PageRegion {
   // Zeroed memory at a page's border, until the arena is destroyed.
   char* data() const { return data_; }
   int64_t reserved() const { return reserved_; }
-  // Bytes below `end` have all been written.
-  void Filled(int64_t end);
+  // Bytes below `end` have all been written. Turns one huge page's worth of them
+  // into a huge page; false if there is none left to turn.
+  bool MakeHuge(int64_t end);
 
  private:
   char* data_ = nullptr;

@@ -83,11 +83,13 @@ class RowSlab {
   // False if the region is used up. REQUIRES: there are no free slots.
   bool Grow() {
     if (bytes() + growth_bytes() > region_.reserved()) return false;
-    region_.Filled(bytes());
     capacity_ += step_;
     if (next_ == 0) row(0).id = kNoRow;
     return true;
   }
+
+  // Turns a page of the rows there are into a huge one, if there is one to turn.
+  void MakeHuge() { region_.MakeHuge(next_ * stride_); }
 
   // A row with only its id, kRowUsed and kRowReferenced set; its body is not
   // initialised. REQUIRES: free_slots() > 0.

@@ -106,6 +106,7 @@ absl::Status TableStripe::RunLocked(const TableCall& call, const StripePart& par
                                     std::vector<Missed>* missed) {
   if (call.kind == TableCall::kPrefetch && rows_cold_ == 0) return absl::OkStatus();
   const size_t before = missed->size();
+  const uint32_t slots = rows_.slots();
   ScanCall(call, part, missed);
   const size_t misses = missed->size() - before;
   hits_memory_.fetch_add(static_cast<int64_t>(part.ids.size() - misses), std::memory_order_relaxed);
@@ -115,6 +116,10 @@ absl::Status TableStripe::RunLocked(const TableCall& call, const StripePart& par
     missed->resize(before);
   }
   if (core_.dense && call.kind == TableCall::kGradients) StepOthers(call.lr_scale);
+  // Not while many rows are made: every new page would wait for it.
+  if (call.kind == TableCall::kCreate && (rows_.slots() - slots) * 8 <= part.ids.size()) {
+    rows_.MakeHuge();
+  }
   return status;
 }
 
@@ -279,6 +284,7 @@ absl::Status TableStripe::Put(const RowRecord& record) {
   row.set_meta(record.meta);
   row.Set(kRowDirty);
   core_.layout.Pack(record.floats, row.body());
+  rows_.MakeHuge();
   return absl::OkStatus();
 }
 

@@ -130,6 +130,12 @@ absl::Status Fill(EmbeddingTable* table, int64_t from, int64_t to, int step) {
     RETURN_IF_ERROR(
         table->LookupOrCreate(ids, {}, {}, std::span(weights).first(ids.size() * table->width())));
   }
+  // Pages become huge in calls that make few rows.
+  for (int64_t before = -1, huge = HugePageBytes(); huge > before; huge = HugePageBytes()) {
+    before = huge;
+    RETURN_IF_ERROR(
+        table->LookupOrCreate(ids, {}, {}, std::span(weights).first(ids.size() * table->width())));
+  }
   return absl::OkStatus();
 }
 
