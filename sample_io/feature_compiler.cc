@@ -221,6 +221,12 @@ class Compiler : public FeatureCompiler {
   void KeepGood(const Inputs& in, Scratch* scratch, Batch* batch, std::vector<BadRow>* bad) const {
     scratch->kept.clear();
     scratch->places.clear();
+    const auto& good = scratch->good;
+    if (scratch->derived.faults.empty() && std::find(good.begin(), good.end(), 0) == good.end()) {
+      scratch->kept = scratch->asked;
+      scratch->places.resize(good.size());
+      return std::iota(scratch->places.begin(), scratch->places.end(), 0);
+    }
     for (size_t i = 0; i < scratch->asked.size(); ++i) {
       const int64_t row = scratch->asked[i];
       if (const RowFaults::Fault* fault = scratch->derived.faults.Find(static_cast<int64_t>(i))) {
@@ -256,36 +262,38 @@ class Compiler : public FeatureCompiler {
 
   absl::Status FillTables(const Inputs& in, Scratch* scratch, Batch* batch) const {
     batch->tables.resize(slots_of_table_.size());
+    size_t first_slot = 0;
     for (size_t t = 0; t < slots_of_table_.size(); ++t) {
       TableIds& table = batch->tables[t];
       const std::vector<int>& features = slots_of_table_[t];
       table.slots.resize(features.size());
-      size_t occurrences = 0;
-      for (size_t s = 0; s < features.size(); ++s) {
-        const Input& input = in.ids[features[s]];
-        Slot& slot = table.slots[s];
-        slot.owner = input.column->by_request ? Axis::kRequest : Axis::kRow;
-        slot.axis = features_.ids(features[s]).has_sequence() ? Axis::kPosition : slot.owner;
-        occurrences += FillOffsets(*input.column, scratch->EntriesOf(input), &slot);
+      size_t values_max = 0;
+      for (int feature : features) {
+        const Input& input = in.ids[feature];
+        values_max += ValuesMax(*input.column, scratch->EntriesOf(input));
       }
-      if (occurrences > std::numeric_limits<uint32_t>::max() / 2) {
+      if (values_max > std::numeric_limits<uint32_t>::max() / 4) {
         return absl::FailedPreconditionError(absl::StrCat(
             "column ", in.ids[features[0]].column->name, " and its table's others hold ",
-            occurrences, " ids in one batch; use smaller batches"));
+            values_max, " ids in one batch; use smaller batches"));
       }
-      scratch->unique.Start();
+      scratch->unique.Start(first_slot);
       for (size_t s = 0; s < features.size(); ++s) {
         FillSlot(features[s], in.ids[features[s]], batch, scratch, &table.slots[s]);
       }
       scratch->unique.Finish(&table);
+      first_slot += features.size();
     }
     return absl::OkStatus();
   }
 
   void FillSlot(int feature, const Input& input, Batch* batch, Scratch* scratch, Slot* slot) const {
     const std::span<const int64_t> entries = scratch->EntriesOf(input);
+    slot->owner = input.column->by_request ? Axis::kRequest : Axis::kRow;
+    slot->axis = features_.ids(feature).has_sequence() ? Axis::kPosition : slot->owner;
+    uint32_t* entry_of = scratch->unique.EntryRoom(ValuesMax(*input.column, entries));
     const UniqueIds::Keys keys =
-        KeysOf(*input.column, entries, seeds_[feature], *slot, &scratch->keys);
+        FillValues(*input.column, entries, seeds_[feature], &scratch->keys, entry_of, slot);
     FillWeights(features_.ids(feature).pooling(), input, entries, slot);
     const EntryFacts rows = {batch->event_times, {}};
     const EntryFacts requests = {scratch->requests.times, scratch->requests.rows};

@@ -23,11 +23,11 @@ void DerivedColumns::Start(const ColumnBatch& columns, std::span<const int64_t> 
   asked_requests_ = requests;
   places_.resize(rows.empty() ? columns.rows : rows.size());
   std::iota(places_.begin(), places_.end(), 0);
-  request_of_row_.clear();
+  request_of_row_.resize(requests.size());
   requests_.clear();
-  for (int64_t request : asked_requests_) {
-    if (requests_.empty() || requests_.back() != request) requests_.push_back(request);
-    request_of_row_.push_back(static_cast<int64_t>(requests_.size()) - 1);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    if (requests_.empty() || requests_.back() != requests[i]) requests_.push_back(requests[i]);
+    request_of_row_[i] = static_cast<int64_t>(requests_.size()) - 1;
   }
 }
 

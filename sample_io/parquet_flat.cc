@@ -11,13 +11,12 @@ namespace {
 // Moves the values that are not null, which stand at the front, to their rows,
 // from the last on. REQUIRES: there is a null.
 template <typename T>
-void PlaceNulls(const std::vector<int16_t>& levels, int16_t present, size_t values, T* out,
-                std::vector<uint8_t>* valid) {
-  for (size_t i = valid->size(); i-- > 0;) {
-    const bool is = levels[i] == present;
-    values -= is;
+void PlaceNulls(const int16_t* levels, int16_t present, size_t values, size_t rows, T* out,
+                uint8_t* valid) {
+  for (size_t i = 0; i < rows; ++i) valid[i] = levels[i] == present;
+  for (size_t i = rows; i-- > 0;) {
+    values -= valid[i];
     out[i] = out[values];  // Of a null: whatever stands there, which is never read.
-    (*valid)[i] = is;
   }
 }
 
@@ -53,7 +52,7 @@ arrow::Status ReadValues(parquet::ColumnReader& reader, const int64_t& skipped, 
   column->rows = read;
   if (present == 0 || found == read) return arrow::Status::OK();
   column->valid.resize(read);
-  PlaceNulls(levels, present, found, values->data(), &column->valid);
+  PlaceNulls(levels.data(), present, found, read, values->data(), column->valid.data());
   return arrow::Status::OK();
 }
 

@@ -22,6 +22,15 @@ inline const double* SmallLogs() {
   }();
   return logs.data();
 }
+// The same as they stand in Batch::dense.
+inline const float* SmallFloatLogs() {
+  static const std::array<float, kSmallLogs> logs = [] {
+    std::array<float, kSmallLogs> out;
+    for (int i = 0; i < kSmallLogs; ++i) out[i] = static_cast<float>(SmallLogs()[i]);
+    return out;
+  }();
+  return logs.data();
+}
 
 class RawScale {
  public:

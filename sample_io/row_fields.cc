@@ -27,6 +27,20 @@ absl::StatusOr<const Column*> FindNumber(const ColumnBatch& columns, const std::
   return WrongType(*column, role, "a number");
 }
 
+// Calls use(i, the number of rows[i]) for all i. REQUIRES: `column` has numbers of all these.
+template <typename Use>
+void ForEachNumber(const ColumnBatch& columns, const Column& column, std::span<const int64_t> rows,
+                   const Use& use) {
+  auto each = [&](const auto* values) {
+    const uint32_t* requests = column.by_request ? columns.request_of_row.data() : nullptr;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const int64_t at = requests == nullptr ? rows[i] : requests[rows[i]];
+      use(i, static_cast<double>(values[at]));
+    }
+  };
+  column.type == ColumnType::kInt64 ? each(column.ints.data()) : each(column.doubles.data());
+}
+
 bool GoodWeight(double value) { return value >= 0 && std::isfinite(static_cast<float>(value)); }
 
 }  // namespace
@@ -81,6 +95,11 @@ void RowFields::Check(std::span<const int64_t> rows, std::span<const int64_t> re
     }
   };
   for (const Label& label : labels_) {
+    if (label.column->valid.empty()) {
+      ForEachNumber(*columns_, *label.column, rows,
+                    [&, label](size_t i, double x) { good[i] &= label.Good(x); });
+      continue;
+    }
     check(*label.column, [&](int64_t at) { return label.Good(NumberAt(*label.column, at)); });
   }
   if (weight_ != nullptr) {
@@ -122,12 +141,20 @@ void RowFields::Fill(std::span<const int64_t> kept, Batch* batch) const {
   batch->event_times.clear();
   batch->groups.clear();
   batch->event_time_max = 0;
+  const size_t width = labels_.size();
+  batch->labels.resize(kept.size() * width);
+  for (size_t l = 0; l < width; ++l) {
+    float* labels = batch->labels.data() + l;
+    ForEachNumber(*columns_, *labels_[l].column, kept,
+                  [=](size_t i, double x) { labels[i * width] = static_cast<float>(x); });
+  }
+  if (weight_ != nullptr) {
+    batch->weights.resize(kept.size());
+    ForEachNumber(*columns_, *weight_, kept, [weights = batch->weights.data()](size_t i, double x) {
+      weights[i] = static_cast<float>(x);
+    });
+  }
   for (int64_t row : kept) {
-    auto number = [&](const Column& column) {
-      return static_cast<float>(NumberAt(column, columns_->EntryOf(column, row)));
-    };
-    for (const Label& label : labels_) batch->labels.push_back(number(*label.column));
-    if (weight_ != nullptr) batch->weights.push_back(number(*weight_));
     if (event_time_ != nullptr) {
       const int64_t time = event_time_->ints[columns_->EntryOf(*event_time_, row)];
       batch->event_times.push_back(time);

@@ -1,80 +1,100 @@
 #include "sample_io/slot_values.h"
 
+#include <algorithm>
 #include <numeric>
 
 namespace starling {
 namespace {
 
-size_t FillListOffsets(const Column& column, std::span<const int64_t> entries, uint32_t* offsets) {
-  size_t end = 0;
+// Where the values of each entry stand, of lists. Returns their number.
+size_t FillListOffsets(const Column& column, std::span<const int64_t> entries, uint32_t* offsets,
+                       uint32_t* entry_of) {
+  uint32_t end = 0;
   for (size_t e = 0; e < entries.size(); ++e) {
-    offsets[e] = static_cast<uint32_t>(end);
-    end += static_cast<size_t>(ValuesOf(column, entries[e]).size());
+    const uint32_t begin = end;
+    offsets[e] = begin;
+    end += static_cast<uint32_t>(ValuesOf(column, entries[e]).size());
+    std::fill(entry_of + begin, entry_of + end, static_cast<uint32_t>(e));
   }
   return end;
 }
 
-// True if the entries are consecutive, as those of a batch without a bad row are.
-bool IsRun(std::span<const int64_t> entries) {
-  int64_t gaps = 0;
-  for (size_t e = 1; e < entries.size(); ++e) gaps |= (entries[e] - entries[e - 1]) ^ 1;
-  return gaps == 0;
+// The same where an entry has one value or none, whose key(row) goes to `out`. What
+// a null writes, the next value overwrites: no branch to guess wrong.
+template <typename Key>
+size_t FillScalars(const uint8_t* valid, std::span<const int64_t> entries, const Key& key,
+                   uint32_t* offsets, uint32_t* entry_of, uint64_t* out) {
+  const int64_t* rows = entries.data();
+  uint32_t next = 0;
+  for (size_t e = 0, end = entries.size(); e < end; ++e) {
+    offsets[e] = next;
+    entry_of[next] = static_cast<uint32_t>(e);
+    out[next] = key(rows[e]);
+    next += valid[rows[e]] != 0;
+  }
+  return next;
 }
 
 }  // namespace
 
-size_t FillOffsets(const Column& column, std::span<const int64_t> entries, Slot* slot) {
-  slot->offsets.resize(entries.size() + 1);
-  uint32_t* offsets = slot->offsets.data();
-  size_t end = entries.size();
-  if (column.is_list) {
-    end = FillListOffsets(column, entries, offsets);
-  } else if (column.valid.empty()) {
-    std::iota(offsets, offsets + end, 0);
-  } else {
-    uint32_t next = 0;
-    for (size_t e = 0; e < entries.size(); ++e) {
-      offsets[e] = next;
-      next += column.valid[entries[e]] != 0;
-    }
-    end = next;
-  }
-  offsets[entries.size()] = static_cast<uint32_t>(end);
-  return end;
+size_t ValuesMax(const Column& column, std::span<const int64_t> entries) {
+  if (!column.is_list) return entries.size();
+  size_t values = 0;
+  for (int64_t entry : entries) values += static_cast<size_t>(ValuesOf(column, entry).size());
+  return values;
 }
 
-UniqueIds::Keys KeysOf(const Column& column, std::span<const int64_t> entries, uint64_t seed,
-                       const Slot& slot, std::vector<uint64_t>* room) {
-  const uint32_t* offsets = slot.offsets.data();
-  const size_t n = slot.offsets.back();
-  if (n == 0) return {};  // A column without a value may be of any type.
+UniqueIds::Keys FillValues(const Column& column, std::span<const int64_t> entries, uint64_t seed,
+                           std::vector<uint64_t>* room, uint32_t* entry_of, Slot* slot) {
+  const size_t n = entries.size(), most = ValuesMax(column, entries);
   const bool ints = column.type == ColumnType::kInt64;
-  const bool run = IsRun(entries);
-  if (ints && run && !column.is_list && column.valid.empty()) {
-    return {{reinterpret_cast<const uint64_t*>(&column.ints[entries[0]]), n}, false, seed};
+  const size_t stored = ints ? column.ints.size() : column.strings.size();
+  if (most == 0 || stored == 0) {  // A column without a value may be of any type.
+    slot->offsets.assign(n + 1, 0);
+    return {};
   }
-  if (room->size() < n + 1) room->resize(n + 1);
+  slot->offsets.resize(n + 1);
+  uint32_t* offsets = slot->offsets.data();
+  if (room->size() < most + 1) room->resize(most + 1);
   uint64_t* out = room->data();
-  auto key = [&](int64_t i) {
-    return ints ? static_cast<uint64_t>(column.ints[i]) : HashBytes(column.strings[i], seed);
-  };
+  size_t values = most;
   if (column.is_list) {
-    for (size_t e = 0; e < entries.size(); ++e) {
-      int64_t from = ValuesOf(column, entries[e]).begin;
-      for (uint32_t i = offsets[e]; i < offsets[e + 1]; ++i) out[i] = key(from++);
-    }
+    FillListOffsets(column, entries, offsets, entry_of);
+  } else if (column.valid.empty()) {
+    std::iota(offsets, offsets + n, 0);
+    std::iota(entry_of, entry_of + n, 0);
   } else if (ints) {
-    // What a null writes, the next value overwrites: no branch to guess wrong.
-    const int64_t* values = run ? &column.ints[entries[0]] : column.ints.data();
-    for (size_t e = 0; e < entries.size(); ++e) {
-      out[offsets[e]] = static_cast<uint64_t>(values[run ? e : entries[e]]);
-    }
+    auto key = [from = column.ints.data()](int64_t row) {
+      return static_cast<uint64_t>(from[row]);
+    };
+    values = FillScalars(column.valid.data(), entries, key, offsets, entry_of, out);
   } else {
-    for (size_t e = 0; e < entries.size(); ++e) {
-      if (offsets[e] != offsets[e + 1]) out[offsets[e]] = key(entries[e]);
+    auto key = [&](int64_t row) {
+      return column.IsNull(row) ? 0 : HashBytes(column.strings[row], seed);
+    };
+    values = FillScalars(column.valid.data(), entries, key, offsets, entry_of, out);
+  }
+  offsets[n] = static_cast<uint32_t>(values);
+  const UniqueIds::Keys keys = {{out, values}, !ints, seed};
+  if (!column.is_list && !column.valid.empty()) return keys;
+  // Where values stand in the column as they do in the slot, they are not copied.
+  auto begin = [&](int64_t row) {
+    return column.is_list ? int64_t{column.list_offsets[row]} : row;
+  };
+  const int64_t first = begin(entries.front());
+  const bool as_stored =
+      IsRun(entries) && begin(entries.back() + 1) - first == static_cast<int64_t>(values);
+  if (ints && as_stored) {
+    return {{reinterpret_cast<const uint64_t*>(&column.ints[first]), values}, false, seed};
+  }
+  for (size_t e = 0; e < n; ++e) {
+    int64_t from = begin(entries[e]);
+    for (uint32_t i = offsets[e]; i < offsets[e + 1]; ++i, ++from) {
+      out[i] =
+          ints ? static_cast<uint64_t>(column.ints[from]) : HashBytes(column.strings[from], seed);
     }
   }
-  return {{out, n}, !ints, seed};
+  return keys;
 }
 
 }  // namespace starling

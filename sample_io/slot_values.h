@@ -18,14 +18,20 @@ inline uint64_t IdOf(const Column& column, int64_t i, uint64_t seed) {
                                            : HashBytes(column.strings[i], seed);
 }
 
-// Sets slot->offsets: entry i of the slot is row entries[i] of the column.
-// Returns the number of values. The offsets of more than 2^32 are not used.
-size_t FillOffsets(const Column& column, std::span<const int64_t> entries, Slot* slot);
+// True if the entries are consecutive, as those of a batch without a bad row are.
+inline bool IsRun(std::span<const int64_t> entries) {
+  int64_t gaps = 0;
+  for (size_t e = 1; e < entries.size(); ++e) gaps |= (entries[e] - entries[e - 1]) ^ 1;
+  return gaps == 0;
+}
 
-// Keys of the slot's values, in order: integers as they are, and the ids of
-// strings. They stand in `room`, which may be larger, or in the column itself.
-// REQUIRES: FillOffsets was called.
-UniqueIds::Keys KeysOf(const Column& column, std::span<const int64_t> entries, uint64_t seed,
-                       const Slot& slot, std::vector<uint64_t>* room);
+// Values of the slot whose entry i is row entries[i] of the column; nulls may count.
+size_t ValuesMax(const Column& column, std::span<const int64_t> entries);
+
+// Sets slot->offsets, and the entry of every value in entry_of, which has room for
+// ValuesMax and one more. Returns the values' keys, in order: integers as they are, and the
+// ids of strings. They stand in `room`, which may be larger, or in the column itself.
+UniqueIds::Keys FillValues(const Column& column, std::span<const int64_t> entries, uint64_t seed,
+                           std::vector<uint64_t>* room, uint32_t* entry_of, Slot* slot);
 
 }  // namespace starling

@@ -7,55 +7,41 @@
 #include <numeric>
 
 #include "base/hash.h"
+#include "sample_io/grow.h"
 
 namespace starling {
 namespace {
 
-// Below this many, counting by bucket would cost more than it saves.
-constexpr size_t kFewIds = 1024;
-// A bucket of at most so many is ordered by comparing all with all, without a
-// branch that a processor could guess wrong.
-constexpr size_t kSmallBucket = 24;
+constexpr size_t kEntriesMin = 64;
+constexpr size_t kFewKeys = 16;  // With room for fewer, more entries are used.
+constexpr int kCachedBits = 12;  // So many entries are in a core's own cache in any case.
 
-template <typename T>
-void GrowTo(size_t size, std::vector<T>* values) {
-  if (values->size() < size) values->resize(std::max(size, 2 * values->size()));
-}
-
-// Orders [begin, begin + n) by id into `out`. Equal ids keep their order.
-template <typename Number>
-void SortSmall(const Number* begin, size_t n, Number* out) {
-  uint32_t rank[kSmallBucket] = {};
-  for (size_t i = 1; i < n; ++i) {
-    const uint64_t id = begin[i].id;
-    uint32_t before = 0;
-    for (size_t j = 0; j < i; ++j) {
-      const bool less = begin[j].id <= id;
-      before += less;
-      rank[j] += !less;
-    }
-    rank[i] += before;
-  }
-  for (size_t i = 0; i < n; ++i) out[rank[i]] = begin[i];
-}
+// Where a search for the key begins, in 2^bits entries.
+size_t Home(uint64_t key, int bits) { return (key * 0x9E3779B97F4A7C15ull) >> (64 - bits); }
 
 }  // namespace
 
-void UniqueIds::Start() {
+void UniqueIds::Start(size_t first_slot) {
   epoch_ += count_;
   count_ = 0;
-  if (epoch_ < std::numeric_limits<uint32_t>::max() / 2) return;
+  slot_ = first_slot;
+  with_times_ = false;
+  entries_begin_.clear();
+  entries_end_ = 0;
+  if (epoch_ < std::numeric_limits<uint32_t>::max() / 4) return;
   std::fill(entries_.begin(), entries_.end(), Entry{0, 0});
   epoch_ = 1;
 }
 
 void UniqueIds::MakeRoom(size_t ids) {
-  const size_t size = std::bit_ceil(std::max<size_t>(16, 2 * ids));
-  if (entries_.size() < size) entries_.assign(size, Entry{0, 0});
   GrowTo(count_ + ids + 1, &ids_);
-  GrowTo(count_ + ids + 1, &occurrences_);
-  GrowTo(count_ + ids + 1, &rows_);
+  GrowTo(count_ + ids + 1, &numbers_);
   GrowTo(count_ + ids + 1, &times_);
+}
+
+uint32_t* UniqueIds::EntryRoom(size_t values) {
+  GrowTo(entries_end_ + values + 1, &entry_of_);
+  return &entry_of_[entries_end_];
 }
 
 int64_t UniqueIds::Add(const Keys& keys, const EntryFacts& facts, Slot* slot) {
@@ -68,6 +54,8 @@ int64_t UniqueIds::Add(const Keys& keys, const EntryFacts& facts, Slot* slot) {
       ids_[i] = HashInt64(static_cast<int64_t>(ids_[i]), keys.seed);
     }
   }
+  entries_begin_.push_back(entries_end_);
+  entries_end_ += keys.values.size();
   Count(*slot, first);
   TakeFacts(facts, *slot, first);
   return count_ - first;
@@ -75,137 +63,151 @@ int64_t UniqueIds::Add(const Keys& keys, const EntryFacts& facts, Slot* slot) {
 
 // Sets numbers[i] to the number of keys[i]; new numbers' keys stand in ids_.
 void UniqueIds::NumberKeys(std::span<const uint64_t> keys, uint32_t* numbers) {
-  // A slot uses as much of the table as it needs: the rest stays out of the cache.
-  const int bits = std::bit_width(std::max<size_t>(16, 2 * keys.size()) - 1);
-  const size_t mask = (size_t{1} << bits) - 1;
-  auto home = [bits](uint64_t key) { return (key * 0x9E3779B97F4A7C15ull) >> (64 - bits); };
-  constexpr size_t kAhead = 8;
-  const uint32_t first = epoch_ + count_;
-  Entry* entries = entries_.data();
-  for (size_t i = 0; i < keys.size(); ++i) {
-    if (i + kAhead < keys.size()) __builtin_prefetch(&entries[home(keys[i + kAhead])], 1);
-    const uint64_t key = keys[i];
-    size_t at = home(key);
-    while (entries[at].key != key || entries[at].stamp < first) {
-      if (entries[at].stamp < first) {
-        entries[at] = {key, epoch_ + count_};
-        ids_[count_++] = key;
-        break;
-      }
-      at = (at + 1) & mask;
-    }
-    numbers[i] = entries[at].stamp - epoch_;
+  GrowTo(slot_ + 1, &last_keys_);
+  uint32_t& last = last_keys_[slot_++];
+  const size_t enough = std::max(kEntriesMin, 2 * keys.size());
+  int bits = std::bit_width(std::clamp(3 * size_t{last}, kEntriesMin, enough) - 1);
+  const uint32_t first = count_;
+  for (size_t done = 0;; ++bits) {
+    if (entries_.size() < size_t{1} << bits) entries_.assign(size_t{1} << bits, Entry{0, 0});
+    Insert(first, bits);
+    done += NumberSome(keys.subspan(done), first, bits, numbers + done);
+    if (done == keys.size()) break;
+    epoch_ += count_ - first;  // What stands in the smaller part is old from here on.
   }
+  last = count_ - first;
+}
+
+// Enters the numbers from `first` on into the first 2^bits entries, which hold none of them.
+void UniqueIds::Insert(uint32_t first, int bits) {
+  const size_t mask = (size_t{1} << bits) - 1;
+  for (uint32_t i = first; i < count_; ++i) {
+    size_t at = Home(ids_[i], bits);
+    while (entries_[at].stamp >= epoch_ + first) at = (at + 1) & mask;
+    entries_[at] = {ids_[i], epoch_ + i};
+  }
+}
+
+// Numbers keys until the first 2^bits entries are half full; returns how many.
+size_t UniqueIds::NumberSome(std::span<const uint64_t> keys, uint32_t first, int bits,
+                             uint32_t* numbers) {
+  const size_t room = size_t{1} << (bits - 1);
+  size_t done = 0;
+  while (done < keys.size()) {
+    const size_t left = keys.size() - done, free = room - (count_ - first);
+    if (free < std::min(kFewKeys, left)) break;
+    const std::span<const uint64_t> some = keys.subspan(done, std::min(left, free));
+    bits > kCachedBits ? NumberAll<true>(some, first, bits, numbers + done)
+                       : NumberAll<false>(some, first, bits, numbers + done);
+    done += some.size();
+  }
+  return done;
+}
+
+// As NumberSome, where there is room for all. Whether a key is new cannot be
+// guessed, so there is no branch on it: keys that stand where their search begins,
+// as most do, are numbered some at a time, and the others listed for a second turn.
+template <bool fetch>
+void UniqueIds::NumberAll(std::span<const uint64_t> keys, uint32_t first, int bits,
+                          uint32_t* numbers) {
+  constexpr size_t kSome = 64;
+  const uint32_t epoch = epoch_, oldest = epoch + first;
+  const Entry* const entries = entries_.data();
+  for (size_t begin = 0; begin < keys.size(); begin += kSome) {
+    const size_t end = std::min(keys.size(), begin + kSome);
+    if (fetch) {
+      for (size_t i = begin + kSome; i < std::min(keys.size(), end + kSome); ++i) {
+        __builtin_prefetch(&entries[Home(keys[i], bits)], 1);
+      }
+    }
+    uint32_t others[kSome];
+    size_t count = 0;
+    for (size_t i = begin; i < end; ++i) {
+      const Entry& at = entries[Home(keys[i], bits)];
+      numbers[i] = at.stamp - epoch;
+      others[count] = static_cast<uint32_t>(i);
+      count += (at.key != keys[i]) | (at.stamp < oldest);
+    }
+    for (size_t o = 0; o < count; ++o) numbers[others[o]] = FindOrAdd(keys[others[o]], first, bits);
+  }
+}
+
+uint32_t UniqueIds::FindOrAdd(uint64_t key, uint32_t first, int bits) {
+  const size_t mask = (size_t{1} << bits) - 1;
+  const uint32_t oldest = epoch_ + first;
+  size_t at = Home(key, bits);
+  for (; entries_[at].stamp >= oldest; at = (at + 1) & mask) {
+    if (entries_[at].key == key) return entries_[at].stamp - epoch_;
+  }
+  entries_[at] = {key, epoch_ + count_};
+  ids_[count_] = key;
+  return count_++;
 }
 
 void UniqueIds::Count(const Slot& slot, uint32_t first) {
-  std::fill(occurrences_.begin() + first, occurrences_.begin() + count_, Halves{});
+  for (uint32_t i = first; i < count_; ++i) numbers_[i].occurrences = {};
   const uint32_t* numbers = slot.index.data();
   const size_t n = slot.index.size(), half = n / 2;
   for (size_t i = 0; i < half; ++i) {
-    ++occurrences_[numbers[i]].of[0];
-    ++occurrences_[numbers[half + i]].of[1];
+    ++numbers_[numbers[i]].occurrences.of[0];
+    ++numbers_[numbers[half + i]].occurrences.of[1];
   }
-  if (n > 2 * half) ++occurrences_[numbers[n - 1]].of[1];
-}
-
-const uint32_t* UniqueIds::EntriesOf(const Slot& slot) {
-  GrowTo(slot.index.size() + 1, &entry_of_);
-  const uint32_t* offsets = slot.offsets.data();
-  const uint32_t entries = static_cast<uint32_t>(slot.offsets.size() - 1);
-  uint32_t uneven = 0;
-  for (uint32_t e = 0; e <= entries; ++e) uneven |= offsets[e] ^ e;
-  if (uneven == 0) {  // One value each.
-    std::iota(entry_of_.begin(), entry_of_.begin() + entries, 0);
-    return entry_of_.data();
-  }
-  for (uint32_t e = 0; e < entries; ++e) {
-    // What an empty entry writes, the next one overwrites.
-    entry_of_[offsets[e]] = e;
-    for (uint32_t i = offsets[e] + 1; i < offsets[e + 1]; ++i) entry_of_[i] = e;
-  }
-  return entry_of_.data();
+  if (n > 2 * half) ++numbers_[numbers[n - 1]].occurrences.of[1];
 }
 
 // For the numbers from `first` on: the rows they stand for and their latest time.
 void UniqueIds::TakeFacts(const EntryFacts& facts, const Slot& slot, uint32_t first) {
+  for (uint32_t i = first; i < count_; ++i) {
+    numbers_[i].rows = facts.rows.empty() ? Sum(numbers_[i].occurrences) : 0;
+  }
   std::fill(times_.begin() + first, times_.begin() + count_, 0);
-  for (uint32_t i = first; i < count_; ++i) rows_[i] = Sum(occurrences_[i]);
+  with_times_ = with_times_ || !facts.event_times.empty();
   if (facts.event_times.empty() && facts.rows.empty()) return;
-  const uint32_t* entry_of = EntriesOf(slot);
-  const uint32_t* numbers = slot.index.data();
+  const uint32_t* entry_of = &entry_of_[entries_begin_.back()];
+  const uint32_t* index = slot.index.data();
   const size_t n = slot.index.size();
-  if (!facts.event_times.empty()) {
-    for (size_t i = 0; i < n; ++i) {
-      int64_t& time = times_[numbers[i]];
-      time = std::max(time, facts.event_times[entry_of[i]]);
-    }
+  for (size_t i = 0; !facts.event_times.empty() && i < n; ++i) {
+    int64_t& time = times_[index[i]];
+    time = std::max(time, facts.event_times[entry_of[i]]);
   }
-  if (facts.rows.empty()) return;
-  std::fill(rows_.begin() + first, rows_.begin() + count_, 0);
-  for (size_t i = 0; i < n; ++i) rows_[numbers[i]] += facts.rows[entry_of[i]];
-}
-
-// Numbers by (bucket, id); equal ids, of several slots, in the order of these.
-void UniqueIds::Sort() {
-  GrowTo(count_, &sorted_);
-  if (count_ >= kFewIds) return SortBuckets();
-  for (uint32_t i = 0; i < count_; ++i) sorted_[i] = {ids_[i], i};
-  std::sort(sorted_.begin(), sorted_.begin() + count_, [](const Number& a, const Number& b) {
-    return a.id != b.id ? IdBefore(a.id, b.id) : a.number < b.number;
-  });
-}
-
-// One counting pass by bucket, then each bucket, of a few ids, by id.
-void UniqueIds::SortBuckets() {
-  GrowTo(count_, &bucketed_);
-  starts_.assign(kBuckets + 1, 0);
-  for (uint32_t i = 0; i < count_; ++i) ++starts_[BucketOf(ids_[i]) + 1];
-  for (uint32_t b = 0; b < kBuckets; ++b) starts_[b + 1] += starts_[b];
-  for (uint32_t i = 0; i < count_; ++i) {
-    bucketed_[starts_[BucketOf(ids_[i])]++] = {ids_[i], i};
-  }
-  uint32_t begin = 0;  // starts_[b] is now where bucket b ends.
-  for (uint32_t b = 0; b < kBuckets; begin = starts_[b++]) {
-    const size_t n = starts_[b] - begin;
-    if (n <= kSmallBucket) {
-      SortSmall(&bucketed_[begin], n, &sorted_[begin]);
-      continue;
-    }
-    std::copy_n(&bucketed_[begin], n, &sorted_[begin]);
-    std::sort(&sorted_[begin], &sorted_[begin] + n, [](const Number& x, const Number& y) {
-      return x.id != y.id ? x.id < y.id : x.number < y.number;
-    });
+  for (size_t i = 0; !facts.rows.empty() && i < n; ++i) {
+    numbers_[index[i]].rows += facts.rows[entry_of[i]];
   }
 }
 
 // Fills what `table` has by id. An id's occurrences are those of its numbers,
 // one after the other, which is the order (slot, entry).
 void UniqueIds::Rank(TableIds* table) {
-  GrowTo(count_, &places_);
+  const std::span<const NumberedId> sorted = order_.Sort(std::span(ids_).first(count_));
   table->ids.resize(count_);
   table->counts.resize(count_);
   table->event_times.resize(count_);
   table->occurrence_offsets.resize(count_ + 1);
-  uint32_t ranks = 0, total = 0;
-  for (uint32_t i = 0; i < count_; ++i) {
-    const Number& of = sorted_[i];
-    const bool fresh = ranks == 0 || table->ids[ranks - 1] != of.id;
-    ranks += fresh;
-    const uint32_t u = ranks - 1;
-    table->ids[u] = of.id;
-    table->counts[u] = (fresh ? 0 : table->counts[u]) + rows_[of.number];
-    table->event_times[u] = std::max(fresh ? 0 : table->event_times[u], times_[of.number]);
+  constexpr size_t kAhead = 32;
+  uint32_t next = 0, total = 0;
+  uint64_t last = 0;
+  for (size_t i = 0; i < sorted.size(); ++i) {
+    if (i + kAhead < sorted.size()) __builtin_prefetch(&numbers_[sorted[i + kAhead].number], 1);
+    Number& of = numbers_[sorted[i].number];
+    const bool fresh = i == 0 || last != sorted[i].id;
+    last = sorted[i].id;
+    next += fresh;
+    const uint32_t u = next - 1;
+    table->ids[u] = last;
+    table->counts[u] = (fresh ? 0 : table->counts[u]) + of.rows;
+    const int64_t time = with_times_ ? times_[sorted[i].number] : 0;
+    table->event_times[u] = std::max(fresh ? 0 : table->event_times[u], time);
     if (fresh) table->occurrence_offsets[u] = total;
-    const Halves& occurrences = occurrences_[of.number];
-    places_[of.number] = {u, {{total, total + occurrences.of[0]}}};
+    const Halves occurrences = of.occurrences;
+    of.rank = u;
+    of.occurrences = {{total, total + occurrences.of[0]}};
     total += Sum(occurrences);
   }
-  table->ids.resize(ranks);
-  table->counts.resize(ranks);
-  table->event_times.resize(ranks);
-  table->occurrence_offsets.resize(ranks + 1);
-  table->occurrence_offsets[ranks] = total;
+  table->ids.resize(next);
+  table->counts.resize(next);
+  table->event_times.resize(next);
+  table->occurrence_offsets.resize(next + 1);
+  table->occurrence_offsets[next] = total;
   table->occurrences.resize(total);
 }
 
@@ -218,16 +220,16 @@ void UniqueIds::TurnAround(uint32_t number, Slot* slot, TableIds* table) {
 // `plain`: of a row or request, with the weight 1.
 template <bool plain>
 void UniqueIds::TurnAs(uint32_t number, Slot* slot, TableIds* table) {
-  const uint32_t* entry_of = EntriesOf(*slot);
+  const uint32_t* entry_of = &entry_of_[entries_begin_[number]];
   const float* weights = slot->weights.empty() ? nullptr : slot->weights.data();
   Occurrence* occurrences = table->occurrences.data();
   uint32_t* index = slot->index.data();
-  Place* places = places_.data();
+  Number* numbers = numbers_.data();
   const bool positions = slot->axis == Axis::kPosition;
   auto turn = [&](size_t i, int half) {
-    Place& place = places[index[i]];
-    index[i] = place.rank;
-    Occurrence& to = occurrences[place.cursor.of[half]++];
+    Number& of = numbers[index[i]];
+    index[i] = of.rank;
+    Occurrence& to = occurrences[of.occurrences.of[half]++];
     if constexpr (plain) {
       static_assert(std::endian::native == std::endian::little);
       const uint64_t slot_and_entry = number | uint64_t{entry_of[i]} << 32;  // In one store.
@@ -240,7 +242,7 @@ void UniqueIds::TurnAs(uint32_t number, Slot* slot, TableIds* table) {
   };
   constexpr size_t kAhead = 8;
   auto fetch = [&](size_t i, int half) {
-    __builtin_prefetch(&occurrences[places[index[i]].cursor.of[half]], 1);
+    __builtin_prefetch(&occurrences[numbers[index[i]].occurrences.of[half]], 1);
   };
   const size_t n = slot->index.size(), half = n / 2;
   for (size_t i = 0; i < half; ++i) {
@@ -255,7 +257,6 @@ void UniqueIds::TurnAs(uint32_t number, Slot* slot, TableIds* table) {
 }
 
 void UniqueIds::Finish(TableIds* table) {
-  Sort();
   Rank(table);
   for (uint32_t s = 0; s < table->slots.size(); ++s) TurnAround(s, &table->slots[s], table);
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "sample_io/batch.h"
+#include "sample_io/id_order.h"
 
 namespace starling {
 
@@ -23,11 +24,15 @@ struct EntryFacts {
 // Reused between batches. Not thread-safe: one a thread.
 class UniqueIds {
  public:
-  // Starts a table, whose slots are then added in their order.
-  void Start();
+  // Starts a table, whose slots are then added in their order. `first_slot` is the
+  // number of the first among those of all tables, by which a slot's size is remembered.
+  void Start(size_t first_slot);
+  // Room for the entry of each value of the slot that is added next, and for one
+  // more; what is written there must be so before Add.
+  uint32_t* EntryRoom(size_t values);
   // Keys stand for ids, one to one within a slot, so that a key is hashed once
-  // in a batch. They are those of the slot's entries, in order; slot->offsets
-  // must be there. REQUIRES: all slots of a table hold less than 2^31 ids.
+  // in a batch. They are those of the slot's entries, in order. REQUIRES: all slots of a table hold
+  // less than 2^30 ids.
   struct Keys {
     std::span<const uint64_t> values;
     bool are_ids = true;  // Else the id is HashInt64(key, seed).
@@ -50,43 +55,44 @@ class UniqueIds {
   struct Halves {
     uint32_t of[2];
   };
-  // An id of one slot.
+  // What is known of a number, in one place: numbers are met in no order of their own.
   struct Number {
-    uint64_t id;
-    uint32_t number;
-  };
-  // Where a number's occurrences go.
-  struct Place {
-    uint32_t rank;  // In table->ids.
-    Halves cursor;  // In table->occurrences: the next of each half.
+    Halves occurrences;  // Once ranked: in table->occurrences, the next of each half.
+    uint32_t rank;       // In table->ids.
+    uint32_t rows;
   };
 
   static uint32_t Sum(const Halves& halves) { return halves.of[0] + halves.of[1]; }
 
   void MakeRoom(size_t ids);
   void NumberKeys(std::span<const uint64_t> keys, uint32_t* numbers);
+  size_t NumberSome(std::span<const uint64_t> keys, uint32_t first, int bits, uint32_t* numbers);
+  template <bool fetch>
+  void NumberAll(std::span<const uint64_t> keys, uint32_t first, int bits, uint32_t* numbers);
+  uint32_t FindOrAdd(uint64_t key, uint32_t first, int bits);
+  void Insert(uint32_t first, int bits);
   void Count(const Slot& slot, uint32_t first);
   void TakeFacts(const EntryFacts& facts, const Slot& slot, uint32_t first);
-  void Sort();
-  void SortBuckets();
   void Rank(TableIds* table);
   void TurnAround(uint32_t number, Slot* slot, TableIds* table);
   template <bool plain>
   void TurnAs(uint32_t number, Slot* slot, TableIds* table);
-  // The entry of every occurrence of a slot; good until the next call.
-  const uint32_t* EntriesOf(const Slot& slot);
 
-  std::vector<Entry> entries_;  // Open addressing; a power of two, at most half full.
+  std::vector<Entry> entries_;  // Open addressing in a part of these, at most half full.
   uint32_t epoch_ = 1;          // Grows by the numbers of a table, so that no entry is cleared.
-  uint32_t count_ = 0;          // Numbers so far. These have room for as many and more:
+  size_t slot_ = 0;             // That is added next.
+  // By slot: different keys that it had in the last batch. It uses as much of the
+  // entries as it will need then: the rest stays out of the cache.
+  std::vector<uint32_t> last_keys_;
+  bool with_times_ = false;  // Some slot of the table knows event times.
+  uint32_t count_ = 0;       // Numbers so far. These have room for as many and more:
   std::vector<uint64_t> ids_;
-  std::vector<Halves> occurrences_;
-  std::vector<uint32_t> rows_;
+  std::vector<Number> numbers_;
   std::vector<int64_t> times_;
-  std::vector<Number> sorted_, bucketed_;
-  std::vector<Place> places_;
-  std::vector<uint32_t> starts_;    // By bucket, while sorting.
-  std::vector<uint32_t> entry_of_;  // By occurrence of a slot, and one more.
+  IdOrder order_;
+  std::vector<uint32_t> entry_of_;     // By occurrence: of the first slot, of the second, …
+  std::vector<size_t> entries_begin_;  // By slot, in entry_of_.
+  size_t entries_end_ = 0;
 };
 
 }  // namespace starling
