@@ -11,9 +11,11 @@ set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g1 -fno-omit-frame-pointer")
 set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG -fno-omit-frame-pointer")
 # One binary for every x86-64 machine: no -march here. Hot kernels are compiled
 # once per instruction set by starling_kernel() and chosen at run time.
-add_compile_options(-Wall -Wextra -Werror -Wno-sign-compare -Wno-missing-field-initializers
-                    # GCC 12 sees overlaps in std::string::insert and overruns in string literals that are not there.
-                    -Wno-restrict -Wno-array-bounds)
+add_compile_options(-Wall -Wextra -Werror -Wno-sign-compare -Wno-missing-field-initializers)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # GCC 12 sees overlaps in std::string::insert and overruns in string literals that are not there.
+  add_compile_options(-Wno-restrict -Wno-array-bounds)
+endif()
 
 set(STARLING_SANITIZE "" CACHE STRING "Sanitizers, as in -fsanitize=")
 if(STARLING_SANITIZE)
