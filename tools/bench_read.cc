@@ -26,9 +26,8 @@ struct Case {
   absl::Status (*run)(const ReadBench& bench);
 };
 const Case kCases[] = {{"memory", BenchReadMemory},  // First: it looks at the whole process.
-                       {"compile", BenchReadCompile},
-                       {"peer", BenchReadPeer},
-                       {"threads", BenchReadThreads},
+                       {"compile", BenchReadCompile},  {"peer", BenchReadPeer},
+                       {"threads", BenchReadThreads},  {"industrial", BenchReadIndustrial},
                        {"requests", BenchReadRequests}};
 
 constexpr char kConfig[] = R"(
@@ -82,10 +81,16 @@ absl::StatusOr<ReadData> OpenFlatData(const ReadBench& bench) {
 absl::StatusOr<ReadData> OpenReadData(const std::string& dir, const std::string& data,
                                       const std::string& user, const std::string& item,
                                       int64_t read_memory) {
+  return OpenConfigured(dir,
+                        absl::StrFormat(kConfig, dir, data, Names(user, item, 'C', 23, 26), item,
+                                        Names(user, item, 'I', 12, 13)),
+                        read_memory);
+}
+
+absl::StatusOr<ReadData> OpenConfigured(const std::string& dir, const std::string& config,
+                                        int64_t read_memory) {
   Job job;
   SourceMap map;
-  const std::string config = absl::StrFormat(kConfig, dir, data, Names(user, item, 'C', 23, 26),
-                                             item, Names(user, item, 'I', 12, 13));
   RETURN_IF_ERROR(ParseYaml(config, "bench.yaml", {}, &job, &map));
   ASSIGN_OR_RETURN(Plan plan, MakePlan(job, map));
   ReadData read;

@@ -12,9 +12,11 @@
 #include <thread>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "base/file.h"
 #include "base/status.h"
+#include "sample_io/generator.h"
 #include "tools/bench.h"
 #include "tools/bench_read.h"
 #include "tools/flags.h"
@@ -27,6 +29,16 @@ namespace starling {
 namespace {
 
 enum class Scan { kRowGroups, kStream };
+
+constexpr int kIndustrialBatch = 2048;
+constexpr char kIndustrialConfig[] = R"(
+name: bench
+data: {train: "%1$s", label: click, batch: %2$d}
+features:
+  - {id: [S1..S80, L1..L20], dim: 16}
+model: {dnn: {hidden: [8]}}
+train: {dir: "%1$s/run"}
+)";
 
 // Decodes the columns of every file into Arrow arrays, and drops them.
 arrow::Result<int64_t> ScanFile(const std::string& path, const std::vector<std::string>& names,
@@ -182,6 +194,34 @@ absl::Status BenchReadThreads(const ReadBench& bench) {
     }
     Report(result);
   }
+  return absl::OkStatus();
+}
+
+absl::Status BenchReadIndustrial(const ReadBench& bench) {
+  GeneratorOptions options;
+  options.out = JoinPath(bench.dir, "industrial");
+  options.shape = DataShape::kIndustrial;
+  options.rows = bench.rows / 40;
+  options.eval_rows = 1000;
+  RETURN_IF_ERROR(Generate(options).status());
+  const std::string dir = JoinPath(options.out, "train");
+  ASSIGN_OR_RETURN(ReadData data,
+                   OpenConfigured(dir, absl::StrFormat(kIndustrialConfig, dir, kIndustrialBatch)));
+  ReadBench large = bench;
+  large.batch_rows = kIndustrialBatch;
+  std::vector<double> ns_an_id;
+  ReadPass last;
+  for (int i = 0; i < bench.alternations; ++i) {
+    ASSIGN_OR_RETURN(last, ReadAll(large, data, 1));
+    ns_an_id.push_back(1e9 * last.cpu_seconds / static_cast<double>(last.ids));
+  }
+  const double rows = static_cast<double>(last.rows);
+  ReportFigures("read.industrial", "80 ids and 20 lists a row, batch 2048, CPU of all threads",
+                {{"ns_an_id", Median(ns_an_id)},
+                 {"ns_an_id_least", *std::min_element(ns_an_id.begin(), ns_an_id.end())},
+                 {"ns_an_id_most", *std::max_element(ns_an_id.begin(), ns_an_id.end())},
+                 {"ids_a_row", static_cast<double>(last.ids) / rows},
+                 {"unique_ids_a_row", static_cast<double>(last.unique_ids) / rows}});
   return absl::OkStatus();
 }
 
