@@ -12,6 +12,7 @@
 #include <memory>
 #include <utility>
 
+#include "sample_io/grow.h"
 #include "sample_io/parquet_flat.h"
 
 namespace starling {
@@ -43,9 +44,7 @@ class Reading {
         member_(member),
         present_(reader.descr()->max_definition_level()),
         element_(parquet::internal::LevelInfo::ComputeLevelInfo(reader.descr())
-                     .repeated_ancestor_def_level) {
-    lists_.offsets.reserve(rows + 1);
-  }
+                     .repeated_ancestor_def_level) {}
 
   arrow::Status Run(std::vector<Wide>* values, Lists* lists) {
     // Not in the thread's own storage: it would take the room of small threads' stacks.
@@ -56,50 +55,72 @@ class Reading {
       const int64_t n = reader_.ReadBatch(kEntries, entries.definition.data(),
                                           entries.repetition.data(), entries.values.data(), &found);
       if (n <= 0) break;
-      values->resize(elements_ + n);
-      if (member_) lists_.valid.resize(elements_ + n);
+      GrowTo(elements_ + n, values);
+      // By what is found: a footer may claim any number of rows.
+      const int64_t rows_max = std::max<int64_t>(0, row_ - begin_) + n;
+      GrowTo(rows_max + 1, &lists_.offsets);
+      GrowTo(member_ ? elements_ + n : rows_max + 1, &lists_.valid);
       ARROW_RETURN_NOT_OK(Take(entries, n, values->data()));
       if (elements_ > std::numeric_limits<int32_t>::max()) {
         return arrow::Status::CapacityError("more than 2^31 list elements in one row group");
       }
     }
     values->resize(elements_);
-    if (member_) lists_.valid.resize(elements_);
-    lists_.offsets.push_back(static_cast<int32_t>(elements_));
+    const int64_t rows = std::max<int64_t>(0, std::min(row_, end_) - begin_);
+    lists_.offsets.resize(rows + 1);
+    lists_.offsets[rows] = static_cast<int32_t>(elements_);
+    lists_.valid.resize(member_ ? elements_ : rows);
     *lists = std::move(lists_);
     return arrow::Status::OK();
   }
 
  private:
   arrow::Status Take(const Entries<T>& entries, int64_t n, Wide* values) {
-    const T* next = entries.values.data();
-    for (int64_t i = 0; i < n; ++i) {
-      const int16_t definition = entries.definition[i];
-      const bool is = definition == present_;
-      if (entries.repetition[i] == 0) {
-        if (++row_ > end_) return arrow::Status::OK();  // The one after the last has begun.
-        if (row_ > begin_) StartRow(definition);
-      }
-      if (row_ > begin_) {
-        // A null of a list is dropped, one of a member stands in its place.
-        values[elements_] = static_cast<Wide>(*next);
-        if (member_) lists_.valid[elements_] = is;
-        lists_.nulls |= member_ && definition >= element_ && !is;
-        elements_ += member_ ? definition >= element_ : is;
-      }
-      next += is;
-      if (row_ == 0) return arrow::Status::Invalid("a list that begins in no row");
+    if (row_ == 0 && entries.repetition[0] != 0) {
+      return arrow::Status::Invalid("a list that begins in no row");
     }
+    int64_t starts = 0;
+    for (int64_t i = 0; i < n; ++i) starts += entries.repetition[i] == 0;
+    const T* next = entries.values.data();
+    int64_t from = 0, to = n;
+    // Entries of rows before the range, and behind it, are passed over one by one.
+    for (; from < n && row_ + (entries.repetition[from] == 0) <= begin_; ++from) {
+      row_ += entries.repetition[from] == 0;
+      next += entries.definition[from] == present_;
+      starts -= entries.repetition[from] == 0;
+    }
+    for (; row_ + starts > end_; --to) starts -= entries.repetition[to - 1] == 0;
+    member_ ? TakeRows<true>(entries, from, to, next, values)
+            : TakeRows<false>(entries, from, to, next, values);
+    if (to < n) row_ = end_ + 1;  // The one after the last has begun.
     return arrow::Status::OK();
   }
 
-  void StartRow(int16_t definition) {
-    lists_.offsets.push_back(static_cast<int32_t>(elements_));
-    if (member_) return;
-    const bool valid =
-        definition >= element_ - 1;  // An empty list is one level below its elements.
-    lists_.valid.push_back(valid);
-    lists_.nulls |= !valid;
+  // Entries of the range's rows, without a branch that a processor could guess
+  // wrong: what an entry writes that holds nothing, the next one overwrites.
+  template <bool kMember>
+  void TakeRows(const Entries<T>& entries, int64_t from, int64_t to, const T* next, Wide* values) {
+    int32_t* offsets = lists_.offsets.data();
+    uint8_t* valid = lists_.valid.data();
+    int64_t row = row_ - begin_, element = elements_, nulls = 0;
+    for (int64_t i = from; i < to; ++i) {
+      const int16_t definition = entries.definition[i];
+      const bool starts = entries.repetition[i] == 0, is = definition == present_;
+      // A null of a list is dropped, one of a member stands in its place.
+      const bool holds = kMember ? definition >= element_ : is;
+      // An empty list is one level below its elements, and a null one below that.
+      const bool null = kMember ? holds && !is : definition < element_ - 1;
+      offsets[row] = static_cast<int32_t>(element);
+      valid[kMember ? element : row] = kMember ? is : !null;
+      nulls += null && (kMember || starts);
+      values[element] = static_cast<Wide>(*next);
+      row += starts;
+      element += holds;
+      next += is;
+    }
+    row_ = row + begin_;
+    elements_ = element;
+    lists_.nulls |= nulls > 0;
   }
 
   parquet::TypedColumnReader<Type>& reader_;
