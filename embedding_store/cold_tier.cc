@@ -5,9 +5,11 @@
 #include <rocksdb/filter_policy.h>
 #include <rocksdb/listener.h>
 #include <rocksdb/options.h>
+#include <rocksdb/perf_level.h>
 #include <rocksdb/statistics.h>
 #include <rocksdb/table.h>
 #include <rocksdb/table_properties.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <array>
@@ -29,7 +31,9 @@ constexpr size_t kKeyBytes = sizeof(uint16_t) + sizeof(uint64_t);
 // A value is a row without its id, which the key has.
 constexpr size_t kIdAt = offsetof(RowHeader, id);
 constexpr size_t kIdBytes = sizeof(uint64_t);
-constexpr size_t kReadMax = 4096;  // Rows of one RocksDB call: bounds its memory.
+constexpr size_t kReadRows = 32;  // Of one RocksDB call, which does not take more at a time.
+constexpr int64_t kReadersMax = 16;
+constexpr uint64_t kBlockBytes = 4096;
 using Key = std::array<char, kKeyBytes>;
 
 Key KeyAt(uint32_t bucket, uint64_t id) {
@@ -47,6 +51,16 @@ uint64_t IdOf(const rocksdb::Slice& key) {
   uint64_t swapped;
   std::memcpy(&swapped, key.data() + sizeof(uint16_t), sizeof(swapped));
   return __builtin_bswap64(swapped);
+}
+
+int64_t CacheBytes(int64_t memory_bytes) { return memory_bytes * 5 / 8; }
+
+// By this thread, so far: what the page cache answers does not count.
+constexpr int64_t kDiskBlockBytes = 512;
+int64_t DiskBlocksRead() {
+  rusage usage = {};
+  getrusage(RUSAGE_THREAD, &usage);
+  return usage.ru_inblock;
 }
 
 // Puts key and value together again as a row.
@@ -119,8 +133,9 @@ class FlushPoints : public rocksdb::EventListener {
 
 rocksdb::Options MakeOptions(int64_t memory_bytes, std::shared_ptr<rocksdb::Cache>* cache) {
   rocksdb::BlockBasedTableOptions table;
-  table.block_size = 4096;
-  *cache = rocksdb::NewLRUCache(memory_bytes / 2);
+  table.block_size = kBlockBytes;
+  // Rows that are read again are in memory by then: the cache is for indexes and filters.
+  *cache = rocksdb::NewLRUCache(CacheBytes(memory_bytes), -1, false, 0.9);
   table.block_cache = *cache;
   table.cache_index_and_filter_blocks = true;  // So that they are bounded too.
   table.cache_index_and_filter_blocks_with_high_priority = true;
@@ -135,8 +150,8 @@ rocksdb::Options MakeOptions(int64_t memory_bytes, std::shared_ptr<rocksdb::Cach
   options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
   options.table_properties_collector_factories.push_back(std::make_shared<EpochCollectorFactory>());
   options.create_if_missing = true;
-  options.write_buffer_size = memory_bytes / 4;
   options.max_write_buffer_number = 2;
+  options.write_buffer_size = (memory_bytes - CacheBytes(memory_bytes)) / 2;
   // A level that is much larger than what comes into it at once would be
   // written anew for every few rows of it.
   options.max_bytes_for_level_base = 4 * options.write_buffer_size;
@@ -297,35 +312,70 @@ absl::Status ColdTier::Delete(std::span<const uint64_t> ids) {
   return FromRocks(WriteOrResume(db()->rocks.get(), &batch), options_.dir);
 }
 
-absl::Status ColdTier::MultiGet(std::span<const uint64_t> ids, ColdRows* rows) const {
-  const size_t stride = sizeof(RowHeader) + options_.body_bytes;
-  rows->stride_ = stride;
+// What the readers hold at a time is in the block cache: half of it, at most.
+ThreadPool* ColdTier::Readers() const {
+  std::call_once(readers_once_, [this] {
+    const int64_t held = kReadRows * kBlockBytes;
+    readers_ = std::make_unique<ThreadPool>(static_cast<int>(
+        std::clamp<int64_t>(CacheBytes(options_.memory_bytes) / 2 / held, 1, kReadersMax)));
+  });
+  return readers_.get();
+}
+
+absl::Status ColdTier::ReadRun(std::span<const uint64_t> ids, size_t begin, size_t end,
+                               ColdRows* rows) const {
+  std::array<Key, kReadRows> keys;
+  std::array<rocksdb::Slice, kReadRows> slices;
+  std::array<rocksdb::PinnableSlice, kReadRows> values;
+  std::array<rocksdb::Status, kReadRows> statuses;
+  const size_t n = end - begin, stride = rows->stride_;
+  bool sorted = true;
+  for (size_t i = 0; i < n; ++i) {
+    keys[i] = KeyOf(ids[begin + i]);
+    slices[i] = SliceOf(keys[i]);
+    if (i > 0 && !IdBefore(ids[begin + i - 1], ids[begin + i])) sorted = false;
+  }
+  rocksdb::SetPerfLevel(
+      rocksdb::PerfLevel::kDisable);  // Counters of this thread that nobody reads.
+  const int64_t before = DiskBlocksRead();
+  rocksdb::DB& rocks = *db()->rocks;
+  rocks.MultiGet(rocksdb::ReadOptions(), rocks.DefaultColumnFamily(), n, slices.data(),
+                 values.data(), statuses.data(), sorted);
+  const int64_t waits = (DiskBlocksRead() - before) * kDiskBlockBytes / kBlockBytes;
+  if (n == kReadRows) on_disk_.store(waits > kReadRows / 8, std::memory_order_relaxed);
+  for (size_t i = 0; i < n; ++i) {
+    if (statuses[i].IsNotFound()) continue;
+    RETURN_IF_ERROR(FromRocks(statuses[i], options_.dir));
+    ReadRow(ids[begin + i], values[i], stride, &rows->bytes_[(begin + i) * stride]);
+    rows->found_[begin + i] = 1;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ColdTier::MultiGet(std::span<const uint64_t> ids, ColdRows* rows,
+                                ThreadPool* pool) const {
+  rows->stride_ = sizeof(RowHeader) + options_.body_bytes;
   rows->found_.assign(ids.size(), 0);
   if (db() == nullptr || ids.empty()) return absl::OkStatus();
-  rows->bytes_.resize(ids.size() * stride);
-  rocksdb::DB& rocks = *db()->rocks;
-  const size_t most = std::min(ids.size(), kReadMax);
-  std::vector<Key> keys(most);
-  std::vector<rocksdb::Slice> slices(most);
-  std::vector<rocksdb::Status> statuses(most);
-  for (size_t begin = 0; begin < ids.size(); begin += most) {
-    const size_t n = std::min(most, ids.size() - begin);
-    std::vector<rocksdb::PinnableSlice> values(n);
-    bool sorted = true;
-    for (size_t i = 0; i < n; ++i) {
-      keys[i] = KeyOf(ids[begin + i]);
-      slices[i] = SliceOf(keys[i]);
-      if (i > 0 && !IdBefore(ids[begin + i - 1], ids[begin + i])) sorted = false;
-    }
-    rocks.MultiGet(rocksdb::ReadOptions(), rocks.DefaultColumnFamily(), n, slices.data(),
-                   values.data(), statuses.data(), sorted);
-    for (size_t i = 0; i < n; ++i) {
-      if (statuses[i].IsNotFound()) continue;
-      RETURN_IF_ERROR(FromRocks(statuses[i], options_.dir));
-      ReadRow(ids[begin + i], values[i], stride, &rows->bytes_[(begin + i) * stride]);
-      rows->found_[begin + i] = 1;
-    }
+  rows->bytes_.resize(ids.size() * rows->stride_);
+  const size_t runs = (ids.size() + kReadRows - 1) / kReadRows;
+  std::vector<absl::Status> statuses(runs);
+  auto read = [&](size_t run) {
+    const size_t begin = run * kReadRows;
+    statuses[run] = ReadRun(ids, begin, std::min(begin + kReadRows, ids.size()), rows);
+  };
+  size_t next = 0;
+  bool on_disk = on_disk_.load(std::memory_order_relaxed);
+  while (next < runs && pool == nullptr && !on_disk) {
+    read(next++);
+    on_disk = on_disk_.load(std::memory_order_relaxed);
   }
+  if (next < runs) {
+    (on_disk ? Readers() : pool)->ParallelFor(static_cast<int>(runs - next), [&](int i) {
+      read(next + static_cast<size_t>(i));
+    });
+  }
+  for (const absl::Status& status : statuses) RETURN_IF_ERROR(status);
   rows_read_ += static_cast<int64_t>(ids.size());
   return absl::OkStatus();
 }

@@ -7,12 +7,18 @@
 // Key: big-endian bucket (u16), big-endian id (u64); so its order is that of
 // row files. Value: a row as it stands in memory, without its id.
 //
+// A read of many rows goes through one thread, or the pool it is given, as long
+// as the page cache answers. Where the disk does, one read takes a hundred
+// times as long and the disk serves many at once: so threads that belong to
+// the tier, started then, wait for it side by side.
+//
 // Thread safety: any method, any thread.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,6 +26,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "base/thread_pool.h"
 #include "embedding_store/row_slab.h"
 
 namespace starling {
@@ -65,8 +72,9 @@ class ColdTier {
   absl::Status Write(std::span<const char> rows);
   absl::Status Delete(std::span<const uint64_t> ids);
 
-  // One sorted read of all `ids`. If any id cannot be read, none is.
-  absl::Status MultiGet(std::span<const uint64_t> ids, ColdRows* rows) const;
+  // Sorted reads of all `ids`. If any id cannot be read, none is.
+  absl::Status MultiGet(std::span<const uint64_t> ids, ColdRows* rows,
+                        ThreadPool* pool = nullptr) const;
 
   // The state at one instant; rows written later are not in it.
   class View;
@@ -92,12 +100,19 @@ class ColdTier {
   struct Db;
   absl::Status Open() ABSL_LOCKS_EXCLUDED(mu_);
   const Db* db() const { return db_.load(std::memory_order_acquire); }
+  // Reads ids[begin, end) into their places.
+  absl::Status ReadRun(std::span<const uint64_t> ids, size_t begin, size_t end,
+                       ColdRows* rows) const;
+  ThreadPool* Readers() const;
 
   const Options options_;
   absl::Mutex mu_;  // Held while opening.
   std::unique_ptr<Db> owned_ ABSL_GUARDED_BY(mu_);
   std::atomic<const Db*> db_{nullptr};  // Null until opened.
   mutable std::atomic<int64_t> rows_read_{0}, rows_written_{0};
+  mutable std::atomic<bool> on_disk_{false};  // The latest reads had to wait for the disk.
+  mutable std::once_flag readers_once_;
+  mutable std::unique_ptr<ThreadPool> readers_;
 };
 
 }  // namespace starling

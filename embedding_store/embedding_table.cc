@@ -28,7 +28,7 @@ namespace starling {
 namespace {
 
 constexpr size_t kParallelIds = 4096;  // Smaller batches are not worth waking threads.
-constexpr size_t kFetchIds = 256;      // Cold rows that one thread reads at least.
+constexpr size_t kFetchIds = 4096;     // Cold rows read at once, about: bounds their memory.
 constexpr size_t kSweepColdIds = 256;  // Cold rows looked at in one turn of the keeper.
 constexpr absl::Duration kKeeperTurn = absl::Milliseconds(10);
 
@@ -250,36 +250,26 @@ class EmbeddingTableImpl : public EmbeddingTable {
   // Reads what was not in memory from the cold tier and ends the call there.
   absl::Status RunMissed(const TableCall& call,
                          const std::vector<std::vector<Missed>>& missed) const {
-    std::vector<std::pair<size_t, size_t>> groups;  // Runs of stripes.
-    size_t ids = 0;
-    for (size_t s = 0; s < missed.size(); ++s) {
-      if (missed[s].empty()) continue;
-      if (groups.empty() || ids >= kFetchIds) {
-        groups.emplace_back(s, s);
-        ids = 0;
+    // Nobody waits for a prefetch: it leaves the pool to those who compute.
+    ThreadPool* const pool = call.kind == TableCall::kPrefetch ? nullptr : pool_;
+    std::vector<uint64_t> wanted;
+    ColdRows rows;
+    for (size_t begin = 0, end = 0; begin < missed.size(); begin = end) {
+      wanted.clear();
+      for (; end < missed.size() && wanted.size() < kFetchIds; ++end) {
+        for (const Missed& m : missed[end]) wanted.push_back(call.ids[m.position]);
       }
-      ids += missed[s].size();
-      groups.back().second = s + 1;
-    }
-    if (pool_ == nullptr && !groups.empty()) {  // One read for all.
-      groups = {{groups.front().first, groups.back().second}};
-    }
-    return ForAll(groups.size(), true, [&](size_t g) -> absl::Status {
-      std::vector<uint64_t> wanted;
-      for (size_t s = groups[g].first; s < groups[g].second; ++s) {
-        for (const Missed& m : missed[s]) wanted.push_back(call.ids[m.position]);
-      }
-      ColdRows rows;
-      RETURN_IF_ERROR(core_->cold->MultiGet(wanted, &rows));
+      if (wanted.empty()) break;
+      RETURN_IF_ERROR(core_->cold->MultiGet(wanted, &rows, pool));
       STARLING_SYNC_POINT("store.fetched");
       size_t first = 0;
-      for (size_t s = groups[g].first; s < groups[g].second; ++s) {
+      for (size_t s = begin; s < end; ++s) {
         if (missed[s].empty()) continue;
         RETURN_IF_ERROR(stripes_[s]->RunMissed(call, missed[s], rows, first));
         first += missed[s].size();
       }
-      return absl::OkStatus();
-    });
+    }
+    return absl::OkStatus();
   }
 
   absl::Status RestoreCounters(absl::string_view counters) ABSL_EXCLUSIVE_LOCKS_REQUIRED(writers_) {

@@ -23,6 +23,8 @@ enum RowFlags : uint32_t {
   kRowInCold = 4,      // The cold tier holds a copy of this row.
   kRowDirty = 8,       // Changed since: the cold copy, if any, is outdated.
   kRowStepped = 16,    // Took its step of the update: dense call under way.
+  kRowIdle = 32 | 64,  // Rounds of ageing since it was touched, up to 3.
+  kRowAwaited = 128,   // Prefetched, and not stepped since: a batch is going to need it.
 };
 
 // The id stands beside the weights: a reader needs no other part.
@@ -46,6 +48,11 @@ struct __attribute__((packed, aligned(4))) RowHeader {
     if ((bits.load(std::memory_order_relaxed) & flags) != flags) {
       bits.fetch_or(flags, std::memory_order_relaxed);
     }
+  }
+  static constexpr uint32_t kIdleUnit = 32, kIdleMax = 3;
+  uint32_t idle() const { return (flags_frequency & kRowIdle) / kIdleUnit; }
+  void RaiseIdle() {
+    if (idle() < kIdleMax) flags_frequency += kIdleUnit;
   }
   uint32_t frequency() const { return flags_frequency >> kFlagBits; }
   void set_frequency(uint64_t frequency) {

@@ -42,7 +42,7 @@ absl::StatusOr<std::unique_ptr<TableCore>> MakeTableCore(const TableSpec& spec,
         absl::StrCat(where, ": tier rocksdb needs a scratch directory"));
   }
   const int64_t cold_bytes =
-      tiered ? std::clamp(options.memory() / 8, ColdTier::kMemoryMin, kColdBytesMax) : 0;
+      tiered ? std::clamp(options.memory() / 6, ColdTier::kMemoryMin, kColdBytesMax) : 0;
   // Rows on their way to a snapshot, and tombstones: three in 64 parts, which a
   // table of less than 64 MiB may exceed by some.
   const int64_t own_bytes = options.memory() - cold_bytes;

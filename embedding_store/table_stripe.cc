@@ -1,6 +1,7 @@
 #include "embedding_store/table_stripe.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <type_traits>
 
@@ -8,6 +9,12 @@
 #include "embedding_store/stripe_scan.h"
 
 namespace starling {
+namespace {
+
+constexpr int64_t kNotesPart = 32;   // One in so many bytes of a stripe is for notes of ids,
+constexpr int64_t kNotesMax = 4096;  // and of no more ids than a few batches bring.
+
+}  // namespace
 
 TableStripe::TableStripe(TableCore* core)
     : core_(*core),
@@ -16,6 +23,11 @@ TableStripe::TableStripe(TableCore* core)
       rows_(core->layout.body_bytes(), core->arena->Cut(core->rows_reserve),
             std::clamp<int64_t>(core->share / 16, 4 << 10, 128 << 10)),
       admission_(core->spec.options().admit(), core->seed, core->admission_bytes) {
+  // A filter may decide by the order of new ids, which must not depend on what was prefetched.
+  if (core->cold != nullptr && admission_.bytes() == 0) {
+    nowhere_.resize(std::bit_floor<uint64_t>(
+        std::min<int64_t>(core->share / kNotesPart / sizeof(uint64_t), kNotesMax)));
+  }
   rows_.Grow();
   core_.bytes += bytes();
 }
@@ -88,7 +100,8 @@ void TableStripe::ScanCall(const TableCall& call, const StripePart& part,
     case TableCall::kDeltas:
       return scan(rows_.stride(), [&](uint32_t p, RowHeader* row) { HitStep(call, p, row); });
     case TableCall::kPrefetch:
-      return scan(sizeof(RowHeader), [](uint32_t, RowHeader* row) { row->Set(kRowReferenced); });
+      return scan(sizeof(RowHeader),
+                  [](uint32_t, RowHeader* row) { row->Set(kRowReferenced | kRowAwaited); });
   }
 }
 
@@ -111,9 +124,14 @@ absl::Status TableStripe::RunLocked(const TableCall& call, const StripePart& par
   const size_t misses = missed->size() - before;
   hits_memory_.fetch_add(static_cast<int64_t>(part.ids.size() - misses), std::memory_order_relaxed);
   absl::Status status;
-  if (misses > 0 && rows_cold_ == 0) {
-    status = Settle(call, std::span(*missed).subspan(before), nullptr, 0);
-    missed->resize(before);
+  if (misses > 0) {
+    const auto first = missed->begin() + static_cast<int64_t>(before);
+    const auto nowhere =
+        rows_cold_ == 0 ? first : std::stable_partition(first, missed->end(), [&](const Missed& m) {
+          return !KnownNowhere(call.ids[m.position]);
+        });
+    status = Settle(call, {nowhere, missed->end()}, nullptr, 0);
+    missed->erase(nowhere, missed->end());
   }
   if (core_.dense && call.kind == TableCall::kGradients) StepOthers(call.lr_scale);
   // Not while many rows are made: every new page would wait for it.
@@ -186,7 +204,7 @@ void TableStripe::Hit(const TableCall& call, uint32_t p, RowHeader* row) {
     case TableCall::kDeltas:
       return HitStep(call, p, row);
     case TableCall::kPrefetch:
-      return row->Set(kRowReferenced);
+      return row->Set(kRowReferenced | kRowAwaited);
   }
 }
 
@@ -217,6 +235,7 @@ inline void TableStripe::HitStep(const TableCall& call, uint32_t p, RowHeader* r
     core_.layout.Step(call.lr_scale, core_.seed ^ row->id, row->body(), grad);
     if (core_.dense) row->Set(kRowStepped);
   }
+  row->Clear(kRowAwaited);
   Changed(row);
 }
 
@@ -232,6 +251,7 @@ void TableStripe::FromCold(const TableCall& call, uint32_t p, const RowHeader& r
 void TableStripe::Absent(const TableCall& call, uint32_t p, bool admitted) {
   const size_t width = core_.layout.width();
   misses_.fetch_add(1, std::memory_order_relaxed);
+  if (call.kind == TableCall::kPrefetch && !nowhere_.empty()) *NoteOf(call.ids[p]) = call.ids[p];
   if (admitted) {
     const uint32_t slot = NewSlot(call.ids[p]);
     admission_.HasRow(call.ids[p]);
@@ -293,7 +313,10 @@ bool TableStripe::Expired(uint32_t row_time, int64_t event_time) const {
   return static_cast<double>(event_time - row_time) > core_.ttl;
 }
 
-int64_t TableStripe::bytes() const { return rows_.bytes() + index_.bytes() + admission_.bytes(); }
+int64_t TableStripe::bytes() const {
+  return rows_.bytes() + index_.bytes() + admission_.bytes() +
+         std::ssize(nowhere_) * int64_t{sizeof(uint64_t)};
+}
 
 absl::Status TableStripe::MergeAdmission(absl::string_view state,
                                          const std::function<bool(uint64_t)>& owns) {

@@ -8,10 +8,11 @@
 // that left memory in between is noticed by its version and read again under
 // the lock.
 //
-// Demotion takes rows that were not touched lately (CLOCK), a slice at a time:
-// they are copied, written without the lock, and leave memory only if nobody
-// touched them meanwhile; a failed write loses nothing. A row that comes back
-// keeps its cold copy, which is outdated from the first change on.
+// Demotion takes rows that were not touched lately (CLOCK), of these the least
+// frequent ones, and none that was prefetched and not stepped yet if there are
+// others. It goes a slice at a time: rows are copied, written without the lock, and leave memory
+// only if nobody touched them meanwhile; a failed write loses nothing. A row that comes back keeps
+// its cold copy, which is outdated from the first change on.
 //
 // Thread safety: any method, any thread.
 #pragma once
@@ -103,6 +104,15 @@ class TableStripe {
   uint32_t& Version(uint64_t id) ABSL_SHARED_LOCKS_REQUIRED(mu_) {
     return versions_[BucketIndex::HashOf(id) >> 40 & (kVersions - 1)];
   }
+  // Prefetch notes ids that are in neither tier, so that the call which makes
+  // their rows need not ask the cold tier again. A note holds until the row
+  // leaves memory: FreeSlot takes it back. Other notes may overwrite it.
+  uint64_t* NoteOf(uint64_t id) ABSL_SHARED_LOCKS_REQUIRED(mu_) {
+    return &nowhere_[BucketIndex::HashOf(id) >> 40 & (nowhere_.size() - 1)];
+  }
+  bool KnownNowhere(uint64_t id) ABSL_SHARED_LOCKS_REQUIRED(mu_) {
+    return !nowhere_.empty() && id != 0 && *NoteOf(id) == id;
+  }
   // A kLookup call changes nothing but marks and counts, and shares the lock
   // with others of its kind; every other call has it alone.
   absl::Status RunLocked(const TableCall& call, const StripePart& part, std::vector<Missed>* missed)
@@ -167,6 +177,10 @@ class TableStripe {
   uint32_t NewSlot(uint64_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   uint32_t Promote(const RowHeader& row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status DemoteSlice() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The slot the clock's hand points to; the hand moves on.
+  uint32_t NextOfClock() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Up to `wanted` slots of rows to demote, by (bucket, id).
+  std::vector<uint32_t> LeastWanted(size_t wanted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void PickVictims(std::vector<uint32_t>* slots, std::vector<char>* bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void FinishVictims(std::span<const uint32_t> slots, bool written)
@@ -191,6 +205,8 @@ class TableStripe {
   RowSlab rows_ ABSL_GUARDED_BY(mu_);
   AdmissionFilter admission_ ABSL_GUARDED_BY(mu_);
   uint32_t hand_ ABSL_GUARDED_BY(mu_) = 0;      // Of the clock: the next slot to look at.
+  bool ageing_ ABSL_GUARDED_BY(mu_) = false;    // Rows age in this round of the hand.
+  int64_t left_ ABSL_GUARDED_BY(mu_) = 0;       // Rows demoted since the last such round.
   uint32_t sweep_ ABSL_GUARDED_BY(mu_) = 0;     // The next slot to look at for eviction.
   uint32_t aged_ ABSL_GUARDED_BY(mu_) = 1;      // Frequency up to which a surplus row goes.
   int64_t aged_out_ ABSL_GUARDED_BY(mu_) = 0;   // Rows that went so, this round.
@@ -204,6 +220,7 @@ class TableStripe {
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
   // Count the demotions of ids, by hash: see Missed.
   std::array<uint32_t, kVersions> versions_ ABSL_GUARDED_BY(mu_) = {};
+  std::vector<uint64_t> nowhere_ ABSL_GUARDED_BY(mu_);  // Notes by hash; 0: none.
   std::vector<std::pair<uint32_t, uint64_t>> tombstones_ ABSL_GUARDED_BY(mu_);  // Epoch, id.
   uint32_t tombstones_from_ ABSL_GUARDED_BY(mu_) = 0;
   TableStats stats_ ABSL_GUARDED_BY(mu_);  // Counters only, without those below.

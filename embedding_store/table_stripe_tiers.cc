@@ -12,6 +12,8 @@ namespace {
 
 constexpr int64_t kDemoteMax = 512;      // Rows of one write-back.
 constexpr int64_t kFreePart = 50;        // One in so many rows is kept free for newcomers.
+constexpr size_t kSample = 4;            // The least frequent one of so many rows leaves memory.
+constexpr int64_t kAgeTurns = 4;         // Rows age each time so many times the rows have left.
 constexpr uint32_t kClean = kRowInCold;  // Of kRowInCold and kRowDirty: nothing to write.
 
 }  // namespace
@@ -76,7 +78,7 @@ uint32_t TableStripe::Promote(const RowHeader& cold) {
   const uint32_t slot = NewSlot(cold.id);
   RowHeader& row = rows_.row(slot);
   std::memcpy(static_cast<void*>(&row), &cold, rows_.stride());
-  row.Clear(kRowDirty | kRowStepped);
+  row.Clear(kRowDirty | kRowStepped | kRowIdle | kRowAwaited);
   row.Set(kRowUsed | kRowReferenced | kRowInCold);
   --rows_cold_;
   ++stats_.promoted;
@@ -114,43 +116,75 @@ absl::Status TableStripe::DemoteSlice() {
   return status;
 }
 
+uint32_t TableStripe::NextOfClock() {
+  const uint32_t slot = hand_;
+  if (++hand_ >= rows_.slots()) {
+    hand_ = 0;
+    ageing_ = left_ >= kAgeTurns * rows_.rows();
+    if (ageing_) left_ = 0;
+  }
+  return slot;
+}
+
+// Of some rows that nobody touched since the hand last passed, the least
+// frequent ones. How often a row was seen counts for less the longer it has
+// been idle, so that what was popular once leaves too.
+std::vector<uint32_t> TableStripe::LeastWanted(size_t wanted) {
+  std::vector<uint32_t> slots;
+  std::vector<uint64_t> order;  // Frequency, then the hand's order.
+  // The first round takes marks from rows, so that a second one finds more; the
+  // third takes even rows that a batch is going to need.
+  for (int round = 0; round < 3 && slots.size() < wanted; ++round) {
+    slots.clear();
+    order.clear();
+    for (uint32_t looked = 0; looked < rows_.slots() && slots.size() < kSample * wanted; ++looked) {
+      const uint32_t slot = NextOfClock();
+      RowHeader& row = rows_.row(slot);
+      if (!row.has(kRowUsed)) continue;
+      if (row.has(kRowReferenced)) {
+        row.Clear(kRowReferenced | kRowIdle);
+        continue;
+      }
+      if (ageing_) row.RaiseIdle();
+      if (round < 2 && row.has(kRowAwaited) && row.idle() < RowHeader::kIdleMax) continue;
+      order.push_back(uint64_t{row.frequency() >> 2 * row.idle()} << 32 | slots.size());
+      slots.push_back(slot);
+    }
+  }
+  if (slots.size() > wanted) {
+    std::nth_element(order.begin(), order.begin() + static_cast<int64_t>(wanted), order.end());
+    order.resize(wanted);
+    for (uint64_t& key : order) key = slots[static_cast<uint32_t>(key)];
+    slots.assign(order.begin(), order.end());
+  }
+  std::sort(slots.begin(), slots.end(),
+            [this](uint32_t a, uint32_t b) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+              return IdBefore(rows_.row(a).id, rows_.row(b).id);
+            });
+  return slots;
+}
+
 // Frees rows that need no write at once, and chooses others that do: their
 // bytes are copied, by (bucket, id), and count as clean from here on.
 void TableStripe::PickVictims(std::vector<uint32_t>* slots, std::vector<char>* bytes) {
-  const size_t wanted = std::clamp<int64_t>(rows_.rows() / 8, 1, kDemoteMax);
-  size_t freed = 0;
-  // Two rounds at most: the first takes the mark from every row, the second finds them unmarked.
-  for (uint32_t looked = 0; looked < 2 * rows_.slots() && slots->size() + freed < wanted;
-       ++looked) {
-    const uint32_t slot = hand_;
-    hand_ = hand_ + 1 < rows_.slots() ? hand_ + 1 : 0;
+  const auto wanted = static_cast<size_t>(std::clamp<int64_t>(rows_.rows() / 8, 1, kDemoteMax));
+  for (uint32_t slot : LeastWanted(wanted)) {
     RowHeader& row = rows_.row(slot);
-    if (!row.has(kRowUsed)) continue;
-    if (row.has(kRowReferenced)) {
-      row.Clear(kRowReferenced);
-      continue;
-    }
     if ((row.flags() & (kRowInCold | kRowDirty)) == kClean) {
       FreeSlot(slot);
       ++rows_cold_;
-      ++freed;
+      ++left_;
+      ++stats_.demoted;
       continue;
     }
     BeforeChange(&row);
     row.Clear(kRowDirty);
-    row.Set(kRowInCold | kRowReferenced);  // The mark: the second round does not take it again.
+    row.Set(kRowInCold);
     slots->push_back(slot);
   }
-  stats_.demoted += static_cast<int64_t>(freed);
-  std::sort(slots->begin(), slots->end(),
-            [this](uint32_t a, uint32_t b) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-              return IdBefore(rows_.row(a).id, rows_.row(b).id);
-            });
   bytes->reserve(slots->size() * rows_.stride());
   for (uint32_t slot : *slots) {
-    RowHeader& row = rows_.row(slot);
-    row.Clear(kRowReferenced);
-    const char* begin = reinterpret_cast<const char*>(&row);
+    const char* begin = reinterpret_cast<const char*>(&rows_.row(slot));
     bytes->insert(bytes->end(), begin, begin + rows_.stride());
   }
 }
@@ -165,6 +199,7 @@ void TableStripe::FinishVictims(std::span<const uint32_t> slots, bool written) {
     if (row.has(kRowDirty) || row.has(kRowReferenced)) continue;  // Somebody wants it.
     FreeSlot(slot);
     ++rows_cold_;
+    ++left_;
     ++stats_.demoted;
   }
 }
@@ -172,6 +207,7 @@ void TableStripe::FinishVictims(std::span<const uint32_t> slots, bool written) {
 void TableStripe::FreeSlot(uint32_t slot) {
   const uint64_t id = rows_.row(slot).id;
   ++Version(id);
+  if (KnownNowhere(id)) *NoteOf(id) = 0;
   index_.Erase(BucketIndex::HashOf(id), slot);
   rows_.Free(slot);
 }

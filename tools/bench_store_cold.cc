@@ -33,7 +33,6 @@ void Add(const LoopRun& run, LoopRun* sum) {
   sum->samples += run.samples;
   sum->ids += run.ids;
   sum->rows_fetched += run.rows_fetched;
-  sum->rows_waited_for += run.rows_waited_for;
   sum->disk_bytes += run.disk_bytes;
 }
 
@@ -53,7 +52,6 @@ void ReportContender(const Contender& c, const LoopSize& size,
                  {"hit_rate_by_draw", 1 - c.hits.draws_cold / draws},
                  {"hit_rate_by_unique_id", 1 - static_cast<double>(c.hits.rows_fetched) / ids},
                  {"rocksdb_rows_per_s", c.sum.rows_fetched / c.sum.seconds},
-                 {"rocksdb_rows_waited_for_per_s", c.sum.rows_waited_for / c.sum.seconds},
                  {"disk_reads_4k_per_s", c.sum.disk_bytes / 4096.0 / c.sum.seconds},
                  {"disk_random_reads_per_s_1_thread", disk.one},
                  {"disk_random_reads_per_s_32_threads", disk.many},

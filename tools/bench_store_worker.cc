@@ -36,7 +36,6 @@ void Compute(ThreadPool* pool, double flops) {
 
 // Adds what the table and the disk did since `before`.
 void AddSince(const TableStats& before, const TableStats& now, LoopRun* run) {
-  run->rows_waited_for += now.hits_cold - before.hits_cold;
   run->rows_fetched += now.promoted - before.promoted;
 }
 
@@ -48,7 +47,9 @@ absl::StatusOr<std::unique_ptr<TrainLoop>> TrainLoop::Create(const LoopSize& siz
                    EmbeddingTable::Open(StoreSpec(Rule::kAdagrad, memory), {scratch_dir, nullptr}));
   RETURN_IF_ERROR(Fill(table.get(), 0, size.rows, 65536));
   std::unique_ptr<TrainLoop> loop(new TrainLoop(size, std::move(table)));
-  RETURN_IF_ERROR(loop->Run(size.warm).status());
+  for (int i = 0; i < size.warm; ++i) {  // What is in memory settles without computing.
+    RETURN_IF_ERROR(loop->Update(loop->BatchOf(loop->next_++), /*flops=*/0));
+  }
   return loop;
 }
 
@@ -57,13 +58,13 @@ IdBatch TrainLoop::BatchOf(int64_t number) const {
                    /*seed=*/77, number);
 }
 
-absl::Status TrainLoop::Step(const IdBatch& batch) {
+absl::Status TrainLoop::Update(const IdBatch& batch, double flops) {
   const size_t floats = batch.ids.size() * table_->width();
   weights_.resize(std::max(weights_.size(), floats));
   grads_.resize(weights_.size(), 0.001f);
   RETURN_IF_ERROR(
       table_->LookupOrCreate(batch.ids, batch.counts, {}, std::span(weights_).first(floats)));
-  Compute(&pool_, kLoopFlops * size_.samples);
+  if (flops > 0) Compute(&pool_, flops);
   return table_->ApplyGradients(batch.ids, std::span(grads_).first(floats), 1);
 }
 
@@ -100,7 +101,7 @@ absl::StatusOr<LoopRun> TrainLoop::Run(int batches) {
       absl::MutexLock lock(&mu);
       current = first + i;
     }
-    status = Step(drawn[i]);
+    status = Update(drawn[i], kLoopFlops * size_.samples);
     run.ids += drawn[i].ids.size();
     run.draws += int64_t{size_.samples} * kDrawsOfSample;
   }
@@ -142,7 +143,7 @@ absl::StatusOr<LoopRun> TrainLoop::HitRates(int batches) {
       run.rows_fetched += cold;
       run.draws_cold += static_cast<double>(group.draws) / group.ids.size() * cold;
     }
-    RETURN_IF_ERROR(Step(batch));
+    RETURN_IF_ERROR(Update(batch, kLoopFlops * size_.samples));
   }
   next_ = prefetched_ = std::max(next_, prefetched_) + batches;
   return run;

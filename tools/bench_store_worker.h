@@ -18,7 +18,7 @@ namespace starling {
 struct LoopSize {
   int64_t rows = 20'000'000;
   int samples = 4096;  // Of a batch; 26 draws each.
-  int warm = 40;       // Batches before the first that is measured.
+  int warm = 120;      // Batches before the first that is measured, without the computing.
   int batches = 10;    // Of one measurement.
 };
 // Of a DeepFM 400x3 on 26 x 16 + 13 inputs, forward and backward, a sample.
@@ -28,8 +28,7 @@ inline constexpr double kLoopFlops = 6.0 * (429 * 400 + 400 * 400 + 400 * 400 + 
 struct LoopRun {
   double seconds = 0;
   int64_t samples = 0, ids = 0, draws = 0;
-  int64_t rows_fetched = 0;     // From RocksDB, ahead or at the call.
-  int64_t rows_waited_for = 0;  // Of these, at the call: the training thread waited.
+  int64_t rows_fetched = 0;  // From RocksDB, ahead or at the call.
   int64_t disk_bytes = 0;
   double draws_cold = 0;  // Only from HitRates.
 };
@@ -52,7 +51,7 @@ class TrainLoop {
   TrainLoop(const LoopSize& size, std::unique_ptr<EmbeddingTable> table)
       : size_(size), table_(std::move(table)), pool_(0) {}
   IdBatch BatchOf(int64_t number) const;
-  absl::Status Step(const IdBatch& batch);
+  absl::Status Update(const IdBatch& batch, double flops);
 
   const LoopSize size_;
   const std::unique_ptr<EmbeddingTable> table_;

@@ -1,0 +1,125 @@
+// Which rows leave memory, and that they come back the same from wherever they are.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "embedding_store/embedding_table.h"
+#include "embedding_store/table_test_util.h"
+
+namespace starling {
+namespace {
+
+constexpr int64_t kMemory = 512 << 10;  // Of a few thousand rows.
+constexpr int kCall = 500;              // Ids.
+
+class ColdTierTest : public testing::Test {
+ protected:
+  std::unique_ptr<EmbeddingTable> Open(TableOptions::Tier tier) {
+    TableSpec spec = MakeSpec("sgd");
+    spec.mutable_options()->set_tier(tier);
+    if (tier == TableOptions::ROCKSDB) spec.mutable_options()->set_memory(kMemory);
+    auto table = EmbeddingTable::Open(spec, {.scratch_dir = dir_.File("scratch")});
+    EXPECT_TRUE(table.ok()) << table.status();
+    return *std::move(table);
+  }
+  // Drops what the page cache holds of the table's files, where there is a disk below it.
+  void ForgetPages() {
+    for (const auto& entry : std::filesystem::directory_iterator(dir_.File("scratch"))) {
+      const int fd = open(entry.path().c_str(), O_RDONLY | O_CLOEXEC);
+      if (fd < 0) continue;  // A compaction ended meanwhile.
+      posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+      close(fd);
+    }
+  }
+  TestDir dir_;
+};
+
+void Train(EmbeddingTable* table, const std::vector<uint64_t>& ids) {
+  std::vector<float> weights(ids.size() * table->width()), grads(weights.size(), 0.5f);
+  ASSERT_OK(table->LookupOrCreate(ids, {}, {}, weights));
+  ASSERT_OK(table->ApplyGradients(ids, grads, 1.0f));
+}
+
+// Ids that come once each.
+void Flood(EmbeddingTable* table, int begin, int count) {
+  for (int i = 0; i < count; i += kCall) Train(table, MakeIds(begin + i, kCall));
+}
+
+int64_t ColdAmong(const EmbeddingTable& table, const std::vector<uint64_t>& ids) {
+  const int64_t before = table.stats().hits_cold;
+  std::vector<float> weights(ids.size() * table.width());
+  EXPECT_TRUE(table.Lookup(ids, weights).ok());
+  return table.stats().hits_cold - before;
+}
+
+TEST_F(ColdTierTest, RowsAreTheSameFromMemoryPageCacheAndDisk) {
+  constexpr int kRows = 20'000;
+  auto table = Open(TableOptions::ROCKSDB), memory = Open(TableOptions::MEMORY);
+  Flood(table.get(), 0, kRows);
+  Flood(memory.get(), 0, kRows);
+  const std::vector<uint64_t> ids = MakeIds(0, kRows + 100);  // Some of them are nowhere.
+  std::vector<float> expected(ids.size() * memory->width()), got(expected.size());
+  ASSERT_OK(memory->Lookup(ids, expected));
+  for (int round = 0; round < 3; ++round) {
+    ForgetPages();
+    ASSERT_OK(table->Lookup(ids, got));
+    EXPECT_EQ(got, expected);
+    ForgetPages();
+    table->Prefetch(MakeIds(round * kCall, kCall));
+    EXPECT_LE(table->stats().bytes_memory, kMemory);
+  }
+  EXPECT_GT(ColdAmong(*table, ids), kRows / 2);
+}
+
+TEST_F(ColdTierTest, WhatIsSeenOftenStaysAndLeavesWhenItIsSeenNoMore) {
+  auto table = Open(TableOptions::ROCKSDB);
+  const std::vector<uint64_t> often = MakeIds(1'000'000, 400);
+  for (int i = 0; i < 8; ++i) Train(table.get(), often);
+  Flood(table.get(), 0, 6000);
+  EXPECT_GT(table->stats().rows_cold, 1000);
+  EXPECT_EQ(ColdAmong(*table, often), 0);
+  Flood(table.get(), 6000, 120'000);
+  EXPECT_GT(ColdAmong(*table, often), 300);
+}
+
+TEST_F(ColdTierTest, WhatWasPrefetchedStaysUntilItsStep) {
+  auto table = Open(TableOptions::ROCKSDB);
+  const std::vector<uint64_t> ids = MakeIds(1'000'000, 400);
+  Train(table.get(), ids);
+  Flood(table.get(), 0, 20'000);
+  EXPECT_GT(ColdAmong(*table, ids), 300);
+  table->Prefetch(ids);
+  Flood(table.get(), 20'000, 6000);
+  EXPECT_EQ(ColdAmong(*table, ids), 0);
+  ASSERT_OK(table->ApplyGradients(ids, std::vector<float>(ids.size() * table->width()), 1.0f));
+  Flood(table.get(), 26'000, 20'000);
+  EXPECT_GT(ColdAmong(*table, ids), 300);
+}
+
+TEST_F(ColdTierTest, NewIdsThatWerePrefetchedAreNotSearchedForTwice) {
+  auto table = Open(TableOptions::ROCKSDB), memory = Open(TableOptions::MEMORY);
+  Flood(table.get(), 0, 20'000);
+  const std::vector<uint64_t> ids = MakeIds(1'000'000, 100);
+  table->Prefetch(ids);
+  const int64_t before = table->stats().cold_bytes_wanted;
+  Train(table.get(), ids);
+  const int64_t row = int64_t{20} + table->layout().body_bytes();
+  EXPECT_LT(table->stats().cold_bytes_wanted - before, 20 * row);  // Notes may collide.
+  // From here on they have rows, wherever these are.
+  for (int round = 0; round < 3; ++round) {
+    Flood(table.get(), 20'000 * (round + 1), 20'000);
+    EXPECT_GT(ColdAmong(*table, ids), 80);
+    Train(table.get(), ids);
+  }
+  for (int i = 0; i < 4; ++i) Train(memory.get(), ids);
+  std::vector<float> expected(ids.size() * memory->width()), got(expected.size());
+  ASSERT_OK(memory->Lookup(ids, expected));
+  ASSERT_OK(table->Lookup(ids, got));
+  EXPECT_EQ(got, expected);
+}
+
+}  // namespace
+}  // namespace starling
