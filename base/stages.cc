@@ -84,7 +84,7 @@ void Keep(const Event& event) {
 }  // namespace
 
 const char* StageName(Stage stage) {
-  constexpr const char* kNames[kStages] = {"read",    "compile", "prefetch",   "pull",
+  constexpr const char* kNames[kStages] = {"read",    "compile", "prefetch",   "pull", "copy",
                                            "compute", "push",    "checkpoint", "eval"};
   return kNames[static_cast<int>(stage)];
 }

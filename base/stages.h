@@ -17,8 +17,18 @@
 
 namespace starling {
 
-enum class Stage { kRead, kCompile, kPrefetch, kPull, kCompute, kPush, kCheckpoint, kEval };
-inline constexpr int kStages = 8;
+enum class Stage {
+  kRead,
+  kCompile,
+  kPrefetch,
+  kPull,
+  kCopy,  // To devices and back, where there are some.
+  kCompute,
+  kPush,
+  kCheckpoint,
+  kEval
+};
+inline constexpr int kStages = 9;
 const char* StageName(Stage stage);
 
 class StageSpan {

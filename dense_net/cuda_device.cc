@@ -75,20 +75,23 @@ constexpr KernelSet kKernelSet = {&kGemm, &cuda::kKernels, &cuda::kFieldKernels,
 
 class CudaDevice : public Device {
  public:
-  CudaDevice() : Device(kKernelSet) {}
-  Real* Allocate(int64_t floats) const override {
+  explicit CudaDevice(int index) : Device(kKernelSet), index_(index) {}
+  void* Allocate(int64_t bytes) const override {
+    Enter();
     void* memory = nullptr;
-    if (cudaMalloc(&memory, floats * sizeof(Real)) != cudaSuccess) throw std::bad_alloc();
-    return static_cast<Real*>(memory);
+    if (cudaMalloc(&memory, bytes) != cudaSuccess) throw std::bad_alloc();
+    return memory;
   }
-  void Free(Real* memory) const override { Note(cudaFree(memory), "free"); }
-  void Upload(int64_t floats, const Real* host, Real* device) const override {
-    Move(floats, host, device, cudaMemcpyHostToDevice);
+  void Free(void* memory) const override { Note(cudaFree(memory), "free"); }
+  void Upload(int64_t bytes, const void* host, void* device) const override {
+    Move(bytes, host, device, cudaMemcpyHostToDevice);
   }
-  void Download(int64_t floats, const Real* device, Real* host) const override {
-    Move(floats, device, host, cudaMemcpyDeviceToHost);
+  void Download(int64_t bytes, const void* device, void* host) const override {
+    Move(bytes, device, host, cudaMemcpyDeviceToHost);
   }
+  void Enter() const override { Note(cudaSetDevice(index_), "device"); }
   absl::Status Finish() const override {
+    Enter();
     Note(cudaGetLastError(), "launch");
     Note(cudaStreamSynchronize(cudaStreamPerThread), "kernels");
     if (failure.empty()) return absl::OkStatus();
@@ -96,9 +99,12 @@ class CudaDevice : public Device {
   }
 
  private:
-  static void Move(int64_t floats, const Real* from, Real* to, cudaMemcpyKind kind) {
-    Note(cudaMemcpyAsync(to, from, floats * sizeof(Real), kind, cudaStreamPerThread), "copy");
+  void Move(int64_t bytes, const void* from, void* to, cudaMemcpyKind kind) const {
+    Enter();
+    Note(cudaMemcpyAsync(to, from, bytes, kind, cudaStreamPerThread), "copy");
   }
+
+  const int index_;
 };
 
 }  // namespace
@@ -109,7 +115,7 @@ absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(int index) {
     return absl::UnavailableError(
         absl::StrCat("cuda: device ", index, ": ", cudaGetErrorString(error)));
   }
-  return std::make_unique<CudaDevice>();
+  return std::make_unique<CudaDevice>(index);
 }
 
 }  // namespace starling

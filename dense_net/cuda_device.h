@@ -1,6 +1,6 @@
 // A GPU as a Device: the kernels of kernels_on.h compiled by nvcc, products by
 // cuBLAS. Compiled wherever nvcc is (target dense_net_cuda); nothing here has
-// run on a GPU yet, and a step's inputs are not uploaded (docs/architecture.md).
+// run on a GPU yet, and some of a step is the host's still (docs/architecture.md).
 //
 // A thread's kernels and products run in order on its own stream.
 #pragma once

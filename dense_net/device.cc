@@ -1,8 +1,10 @@
 #include "dense_net/device.h"
 
-#include <algorithm>
+#include <cstring>
 #include <vector>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "base/big_memory.h"
 #include "dense_net/dispatch.h"
 
@@ -34,16 +36,15 @@ namespace {
 class Cpu : public Device {
  public:
   using Device::Device;
-  Real* Allocate(int64_t floats) const override {
-    return static_cast<Real*>(AllocateBig(floats * sizeof(Real)));
+  void* Allocate(int64_t bytes) const override { return AllocateBig(bytes); }
+  void Free(void* memory) const override { FreeBig()(memory); }
+  void Upload(int64_t bytes, const void* host, void* device) const override {
+    if (bytes > 0) std::memcpy(device, host, bytes);
   }
-  void Free(Real* memory) const override { FreeBig()(memory); }
-  void Upload(int64_t floats, const Real* host, Real* device) const override {
-    std::copy_n(host, floats, device);
+  void Download(int64_t bytes, const void* device, void* host) const override {
+    if (bytes > 0) std::memcpy(host, device, bytes);
   }
-  void Download(int64_t floats, const Real* device, Real* host) const override {
-    std::copy_n(device, floats, host);
-  }
+  bool is_host() const override { return true; }
   absl::Status Finish() const override { return absl::OkStatus(); }
 };
 
@@ -61,6 +62,24 @@ std::span<const Device* const> CpuDevices() {
 const Device& CpuDevice() {
   static const Device* best = CpuDevices().back();
   return *best;
+}
+
+absl::StatusOr<std::unique_ptr<Device>> OpenDevice(const std::string& name) {
+  constexpr int kMost = 64;
+  const auto bad = [&](absl::string_view why) {
+    return absl::InvalidArgumentError(absl::StrCat("\"", name, "\" ", why));
+  };
+  const size_t colon = name.find(':');
+  const std::string kind = name.substr(0, colon);
+  int index = -1;
+  if (kind != "cpu" && kind != "cuda") return bad("is no device: give cpu:0, cpu:1, ...");
+  const std::string number = colon == std::string::npos ? "" : name.substr(colon + 1);
+  if (!absl::SimpleAtoi(number, &index) || number != absl::StrCat(index) || index < 0 ||
+      index >= kMost) {
+    return bad(absl::StrCat("must end in a number of 0..", kMost - 1, ", as ", kind, ":0"));
+  }
+  if (kind == "cuda") return bad("is a GPU, and this program was built without CUDA: give cpu:0");
+  return std::make_unique<Cpu>(CpuKernelSets().back());
 }
 
 }  // namespace starling

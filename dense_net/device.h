@@ -10,9 +10,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "dense_net/field_kernels.h"
 #include "dense_net/kernels.h"
 #include "dense_net/loss_kernels.h"
@@ -56,11 +59,15 @@ class Device {
 
   // Memory that this device's kernels may touch, on a cache line's border, with
   // unspecified content. Too little memory ends the process, as with `new`.
-  virtual Real* Allocate(int64_t floats) const = 0;
-  virtual void Free(Real* memory) const = 0;
+  virtual void* Allocate(int64_t bytes) const = 0;
+  virtual void Free(void* memory) const = 0;
   // Between memory of the host and of the device.
-  virtual void Upload(int64_t floats, const Real* host, Real* device) const = 0;
-  virtual void Download(int64_t floats, const Real* device, Real* host) const = 0;
+  virtual void Upload(int64_t bytes, const void* host, void* device) const = 0;
+  virtual void Download(int64_t bytes, const void* device, void* host) const = 0;
+  // Its memory is the host's: what the host has need not be copied.
+  virtual bool is_host() const { return false; }
+  // From now on the calling thread's kernels and products run here.
+  virtual void Enter() const {}
   // Returns when all that the calling thread asked for is done; the first
   // failure among it, if any.
   virtual absl::Status Finish() const = 0;
@@ -72,5 +79,9 @@ class Device {
 // The CPU by its best instruction set, and by each it can run, that one last.
 const Device& CpuDevice();
 std::span<const Device* const> CpuDevices();
+
+// "cpu:1": memory and copies of its own, on the machine's cores. InvalidArgument for what is no
+// device's name; "cuda:N" is one that this program has none of.
+absl::StatusOr<std::unique_ptr<Device>> OpenDevice(const std::string& name);
 
 }  // namespace starling

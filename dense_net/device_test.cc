@@ -68,18 +68,18 @@ class OtherDevice : public Device {
   OtherDevice()
       : Device({&gemm_, &backwards::kKernels, &backwards::kFieldKernels,
                 &backwards::kSequenceKernels, &backwards::kLossKernels}) {}
-  Real* Allocate(int64_t floats) const override {
+  void* Allocate(int64_t bytes) const override {
     ++allocated;
-    return CpuDevice().Allocate(floats);
+    return CpuDevice().Allocate(bytes);
   }
-  void Free(Real* memory) const override {
+  void Free(void* memory) const override {
     ++freed;
     CpuDevice().Free(memory);
   }
-  void Upload(int64_t n, const Real* host, Real* device) const override {
+  void Upload(int64_t n, const void* host, void* device) const override {
     CpuDevice().Upload(n, host, device);
   }
-  void Download(int64_t n, const Real* device, Real* host) const override {
+  void Download(int64_t n, const void* device, void* host) const override {
     CpuDevice().Download(n, device, host);
   }
   absl::Status Finish() const override { return absl::OkStatus(); }
@@ -155,13 +155,24 @@ TEST(Device, OpsTakeProductsAndMemoryFromTheirs) {
 TEST(Device, CpuMemoryGoesInAndOut) {
   const std::vector<Real> from = {1, 2, 3};
   std::vector<Real> to(3);
-  Real* memory = CpuDevice().Allocate(3);
+  const int64_t bytes = 3 * sizeof(Real);
+  void* memory = CpuDevice().Allocate(bytes);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(memory) % 64, 0u);
-  CpuDevice().Upload(3, from.data(), memory);
-  CpuDevice().Download(3, memory, to.data());
+  CpuDevice().Upload(bytes, from.data(), memory);
+  CpuDevice().Download(bytes, memory, to.data());
   EXPECT_TRUE(CpuDevice().Finish().ok());
   CpuDevice().Free(memory);
   EXPECT_EQ(to, from);
+}
+
+TEST(Device, NamesThatAreNoneSayWhy) {
+  EXPECT_TRUE(OpenDevice("cpu:0").ok() && OpenDevice("cpu:63").ok());
+  for (const char* name : {"", "cpu", "cpu:", "cpu:-1", "cpu:+1", "cpu:01", "cpu:64", "cpu:0 ",
+                           "CPU:0", "tpu:0", "cuda", "cuda:0", ":0", "cpu:0:1"}) {
+    const absl::Status status = OpenDevice(name).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << name;
+    EXPECT_NE(status.message().find(absl::StrCat("\"", name, "\"")), std::string::npos) << status;
+  }
 }
 
 }  // namespace

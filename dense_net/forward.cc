@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/hash.h"
 #include "base/random.h"
 #include "base/status.h"
+#include "dense_net/collective.h"
 #include "dense_net/graph_passes.h"
 #include "dense_net/memory_plan.h"
 #include "dense_net/models.h"
@@ -72,10 +74,9 @@ class NetworkImpl : public Network {
                      std::span<Real> scores) const override {
     RETURN_IF_ERROR(CheckBatch(batch, rows, params, scores));
     if (batch.rows == 0) return absl::OkStatus();
-    Step step = MakeStep(batch, rows, params, scores);
-    StepRun(graph_, score_plan_, {}, options_.lanes, pool, step,
-            static_cast<StepWorkspace*>(workspace))
-        .Score();
+    auto* space = static_cast<StepWorkspace*>(workspace);
+    Step step = MakeStep(batch, rows, params, scores, space, nullptr);
+    StepRun(graph_, score_plan_, {}, options_.lanes, pool, step, space).Score();
     return absl::OkStatus();
   }
 
@@ -83,34 +84,81 @@ class NetworkImpl : public Network {
                                std::span<const Real> params, uint64_t step_seed, ThreadPool* pool,
                                Workspace* workspace, std::span<Real> scores,
                                std::span<const std::span<Real>> row_grads,
-                               std::span<Real> param_grads) const override {
+                               std::span<Real> param_grads, const Share* share) const override {
+    if (batch.rows == 0 && share == nullptr) {
+      return absl::InvalidArgumentError("network: a training batch has no rows");
+    }
     RETURN_IF_ERROR(CheckBatch(batch, rows, params, scores));
     RETURN_IF_ERROR(CheckTraining(batch, row_grads, param_grads));
-    Step step = MakeStep(batch, rows, params, scores);
+    auto* space = static_cast<StepWorkspace*>(workspace);
+    Step step = MakeStep(batch, rows, params, scores, space, share);
     step.training = true;
     step.seed = step_seed;
-    auto* space = static_cast<StepWorkspace*>(workspace);
-    if (shares_ && options_.sharing != Sharing::kNever) {
+    if (shares_ && options_.sharing != Sharing::kNever && batch.rows > 0) {
       space->shared.Find(step, pooled_, options_.sharing);
       if (!space->shared.slots.empty()) step.shared = &space->shared;
     }
     StepRun run(graph_, train_plan_, barriers_, options_.lanes, pool, step, space);
-    const double loss = run.Train(param_grads.data());
+    double loss = run.Train(param_grads.data());
+    if (share != nullptr) {
+      const std::vector<double> losses = OfReplicas(*share, loss);
+      loss = std::accumulate(losses.begin(), losses.end(), 0.0);
+    }
     if (!std::isfinite(loss)) {
-      return absl::AbortedError(
-          absl::StrCat("the loss is not finite; the first op with such an output is `",
-                       run.FirstNonFinite(), "`. Lower the learning rate, or set train.clip_norm"));
+      int first = run.FirstNonFinite();
+      if (share != nullptr) {
+        const std::vector<double> ops = OfReplicas(*share, first);
+        first = static_cast<int>(*std::min_element(ops.begin(), ops.end()));
+      }
+      return absl::AbortedError(absl::StrCat(
+          "the loss is not finite; the first op with such an output is `",
+          graph_.ops[first]->name(), "`. Lower the learning rate, or set train.clip_norm"));
     }
     run.FinishGradients(param_grads.data());
-    SumRowGradients(*step.device, spec_, graph_, batch, pool, space, row_grads);
+    SumRowGradients(*step.device, *step.share.arrays, spec_, graph_, batch, pool, space, row_grads);
+    if (share != nullptr) {
+      share->collective->AllReduce(share->replica, param_floats(), param_grads.data());
+    }
     return loss;
   }
 
+  void Measure(const Batch& batch, JointBatch* joint) const override {
+    std::vector<std::vector<int64_t>> positions;
+    CountPositions(graph_, batch, &positions);
+    MeasureBatch(batch, positions, options_.tile, joint);
+  }
+
+  std::string UnsharedOp() const override {
+    for (int op : barriers_) {
+      if (static_cast<const CoupledOp&>(*graph_.ops[op]).JointPartFloats() == 0) {
+        return graph_.ops[op]->name();
+      }
+    }
+    return "";
+  }
+
  private:
+  // The number of every replica, in their order.
+  static std::vector<double> OfReplicas(const Share& share, double mine) {
+    std::vector<double> all(share.first_tiles.size() - 1);
+    share.collective->Exchange(share.replica, mine, all);
+    return all;
+  }
+
   Step MakeStep(const Batch& batch, std::span<const std::span<const Real>> rows,
-                std::span<const Real> params, std::span<Real> scores) const {
+                std::span<const Real> params, std::span<Real> scores, StepWorkspace* space,
+                const Share* share) const {
+    static constexpr int kAlone[] = {0};
     Step step;
-    step.device = options_.device == nullptr ? &CpuDevice() : options_.device;
+    if (share != nullptr) {
+      step.share = *share;
+    } else {
+      ViewArrays(batch, &space->arrays);
+      step.share.device = options_.device == nullptr ? &CpuDevice() : options_.device;
+      step.share.arrays = &space->arrays;
+      step.share.first_tiles = kAlone;
+    }
+    step.device = step.share.device;
     step.batch = &batch;
     step.rows = rows;
     step.params = params.data();
@@ -182,7 +230,6 @@ class NetworkImpl : public Network {
 
   absl::Status CheckTraining(const Batch& batch, std::span<const std::span<Real>> row_grads,
                              std::span<Real> param_grads) const {
-    if (batch.rows == 0) return absl::InvalidArgumentError("network: a training batch has no rows");
     const int64_t labels = int64_t{batch.rows} * std::max(1, spec_.labels_size());
     if (std::ssize(batch.labels) != labels) return Mismatch("labels", batch.labels.size(), labels);
     if (!batch.weights.empty() && std::ssize(batch.weights) != batch.rows) {

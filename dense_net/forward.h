@@ -29,6 +29,8 @@
 namespace starling {
 
 class Device;
+struct JointBatch;
+struct Share;
 
 // Where rows of a batch have vectors in common, training may multiply these once
 // (shared_product.h): where that is faster; the others are for tests.
@@ -113,10 +115,19 @@ class Network {
   // (U, table_width[t]) and param_grads (param_floats), and returns the loss.
   // `step_seed` drives dropout. Aborted (exit 4), naming the first op that is
   // not finite, if the loss is NaN or infinite; gradients are then unspecified.
+  //
+  // With `share` this is one replica's part of the step (replicas.h): `batch` may then have no
+  // rows, and the loss and param_grads are the joint batch's, on every replica.
   virtual absl::StatusOr<double> Train(
       const Batch& batch, std::span<const std::span<const Real>> rows, std::span<const Real> params,
       uint64_t step_seed, ThreadPool* pool, Workspace* workspace, std::span<Real> scores,
-      std::span<const std::span<Real>> row_grads, std::span<Real> param_grads) const = 0;
+      std::span<const std::span<Real>> row_grads, std::span<Real> param_grads,
+      const Share* share = nullptr) const = 0;
+
+  // What replicas must know of a batch that they share.
+  virtual void Measure(const Batch& batch, JointBatch* joint) const = 0;
+  // The op that keeps a batch from being shared, by what it couples; empty: none does.
+  virtual std::string UnsharedOp() const = 0;
 };
 
 }  // namespace starling

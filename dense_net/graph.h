@@ -21,6 +21,7 @@
 
 #include "dense_net/device.h"
 #include "dense_net/forward.h"
+#include "dense_net/share.h"
 
 namespace starling {
 
@@ -50,6 +51,15 @@ struct Step {
   // By sequence of the graph, (rows + 1): row r has positions [p[r], p[r + 1]).
   std::span<const std::vector<int64_t>> positions;
   const SharedSlots* shared = nullptr;  // Null: none.
+  Share share;                          // What part of which batch this is.
+
+  // The same row, or position, in the joint batch.
+  int64_t JointRow(int sequence, int64_t row) const {
+    return row + share.joint->Before(sequence, first_tile());
+  }
+  int first_tile() const { return share.first_tiles[share.replica]; }
+  // Gradients are summed over replicas; what each of them computes whole is added by one.
+  bool adds_joint() const { return share.replica == 0; }
 
   // Rows, or positions, before a row of the batch; in all; and of a tile.
   int64_t Before(int sequence, int64_t row) const {
@@ -182,10 +192,15 @@ class Op {
 // An op that couples the rows of a batch while training. The executor lets all
 // tiles arrive, each leaving a part in the state (Reduce), has one thread join
 // the parts in the order of tiles (Combine), and only then goes on with Forward
-// or Backward of every tile. Scoring has no such barrier.
+// or Backward of every tile. Scoring has no such barrier. Replicas exchange their tiles'
+// parts before each of them joins all.
 class CoupledOp : public Op {
  public:
   using Op::Op;
+  // Where in the state the parts of the joint batch's tiles stand, one after the
+  // other, and their size; null: what the op couples cannot be joined over replicas.
+  virtual Real* JointParts(Real* /*state*/) const { return nullptr; }
+  virtual int64_t JointPartFloats() const { return 0; }
   virtual void ReduceForward(const OpTile& tile) const = 0;
   virtual void CombineForward(const Step& step, Real* state, Real* param_grads) const = 0;
   virtual void ReduceBackward(const OpTile& tile) const = 0;

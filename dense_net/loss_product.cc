@@ -35,7 +35,7 @@ class ProductLossOp : public Op {
 
   void Backward(const OpTile& tile) const override {
     tile.losses().product_loss_backward(
-        tile.rows, RowsOf(place_, *tile.step, tile.first), tile.step->batch->rows, tile.in[0],
+        tile.rows, RowsOf(place_, *tile.step, tile.first), tile.step->share.joint->rows, tile.in[0],
         tile.in[1], tile.in_grad[0], tile.in_add[0], tile.in_grad[1], tile.in_add[1]);
   }
 

@@ -23,6 +23,8 @@ class NormalizingOp : public CoupledOp {
   void Prepare(const Step& step, Real* state) const override;
   void ReduceForward(const OpTile& tile) const override;
   void CombineForward(const Step& step, Real* state, Real* param_grads) const override;
+  Real* JointParts(Real* state) const override { return Vector(state, rule_.vectors); }
+  int64_t JointPartFloats() const override { return int64_t{rule_.parts} * width(); }
 
  protected:
   // Takes over the moments of column j.
@@ -30,12 +32,14 @@ class NormalizingOp : public CoupledOp {
                          Real* state) const = 0;
 
   Real* Vector(Real* state, int which) const { return state + int64_t{which} * width(); }
-  Real* Part(Real* state, int tile) const {
-    return state + (rule_.vectors + int64_t{rule_.parts} * tile) * width();
+  // By tile of the joint batch.
+  Real* Part(Real* state, int tile) const { return JointParts(state) + tile * JointPartFloats(); }
+  Real* PartOf(const OpTile& tile) const {
+    return Part(tile.state, tile.step->first_tile() + tile.index);
   }
   // Column j of vector `part`, summed over all tiles.
   double SumParts(const Step& step, Real* state, int part, int j) const;
-  // The rows, or positions, of the batch; 1 if there are none, for means over them.
+  // The rows, or positions, of the joint batch; 1 if there are none, for means over them.
   double Rows(const Step& step) const;
   const Rule& rule() const { return rule_; }
 

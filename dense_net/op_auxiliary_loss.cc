@@ -28,11 +28,7 @@ class AuxiliaryLossOp : public Op {
   int64_t StateFloats(const Step& step) const override { return step.training ? 1 : 0; }
   void Prepare(const Step& step, Real* state) const override {
     if (!step.training) return;
-    int64_t pairs = 0;
-    for (int64_t r = 0; r < step.batch->rows; ++r) {
-      pairs +=
-          std::max<int64_t>(0, step.Before(sequence(), r + 1) - step.Before(sequence(), r) - 1);
-    }
+    const int64_t pairs = step.share.joint->pairs[sequence()];
     *state = static_cast<Real>(weight_ / static_cast<double>(std::max<int64_t>(pairs, 1)));
   }
 
@@ -49,7 +45,8 @@ class AuxiliaryLossOp : public Op {
     double loss = 0;
     tile.losses().add_sum(n, LossesOf(tile), &loss);
     // Losses are means over the batch's rows.
-    tile.step->tile_loss[tile.index] += loss * *tile.state * tile.step->batch->rows;
+    tile.step->tile_loss[tile.index] +=
+        loss * *tile.state * static_cast<double>(tile.step->share.joint->rows);
   }
 
   void Backward(const OpTile& tile) const override {
@@ -75,13 +72,14 @@ class AuxiliaryLossOp : public Op {
     static thread_local std::vector<EventPair> pairs;
     pairs.clear();
     const uint64_t key = Mix64(tile.step->seed) ^ key_;
+    const int64_t first = tile.step->JointRow(sequence(), tile.first);
     for (int i = 0; i < tile.batch_rows; ++i) {
       const int64_t begin = tile.PositionsBefore(sequence(), i);
       const int64_t end = tile.PositionsBefore(sequence(), i + 1);
       const int64_t others = tile.rows - (end - begin);
       for (int64_t p = begin; p + 1 < end; ++p) {
         int64_t other = -1;
-        if (others > 0) other = static_cast<int64_t>(RandomBelow(key, tile.first + p, others));
+        if (others > 0) other = static_cast<int64_t>(RandomBelow(key, first + p, others));
         pairs.push_back({p, other >= begin ? other + (end - begin) : other});
       }
     }

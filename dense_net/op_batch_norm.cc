@@ -26,7 +26,7 @@ class BatchNormOp : public NormalizingOp {
   }
 
   void ReduceBackward(const OpTile& tile) const override {
-    Real* part = Part(tile.state, tile.index);
+    Real* part = PartOf(tile);
     tile.kernels().fill(int64_t{kParts} * width(), 0, part);
     tile.kernels().norm_sums(tile.rows, width(), tile.out_grad, tile.in[0],
                              Vector(tile.state, kMean), Vector(tile.state, kInvStd), part,
@@ -39,8 +39,10 @@ class BatchNormOp : public NormalizingOp {
     for (int j = 0; j < width(); ++j) {
       const double sum_g = SumParts(step, state, kSumG, j);
       const double sum_gx = SumParts(step, state, kSumGx, j);
-      param_grads[shift_ + j] += static_cast<Real>(sum_g);
-      param_grads[scale_ + j] += static_cast<Real>(sum_gx);
+      if (step.adds_joint()) {
+        param_grads[shift_ + j] += static_cast<Real>(sum_g);
+        param_grads[scale_ + j] += static_cast<Real>(sum_gx);
+      }
       Vector(state, kShift)[j] = static_cast<Real>(sum_g / rows);
       Vector(state, kMeanGx)[j] = static_cast<Real>(sum_gx / rows);
     }

@@ -25,7 +25,7 @@ class DiceOp : public NormalizingOp {
   }
 
   void ReduceBackward(const OpTile& tile) const override {
-    Real* part = Part(tile.state, tile.index);
+    Real* part = PartOf(tile);
     tile.kernels().fill(int64_t{kParts} * width(), 0, part);
     tile.kernels().dice_sums(tile.rows, width(), tile.out_grad, tile.in[0],
                              Vector(tile.state, kMean), Vector(tile.state, kInvStd),
@@ -35,7 +35,9 @@ class DiceOp : public NormalizingOp {
   void CombineBackward(const Step& step, Real* state, Real* param_grads) const override {
     const double rows = Rows(step);
     for (int j = 0; j < width(); ++j) {
-      param_grads[alpha_ + j] += static_cast<Real>(SumParts(step, state, kSumAlpha, j));
+      if (step.adds_joint()) {
+        param_grads[alpha_ + j] += static_cast<Real>(SumParts(step, state, kSumAlpha, j));
+      }
       Vector(state, kMeanGrad)[j] = static_cast<Real>(SumParts(step, state, kSum, j) / rows);
       Vector(state, kMeanGradNormal)[j] =
           static_cast<Real>(SumParts(step, state, kSumNormal, j) / rows);

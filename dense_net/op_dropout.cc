@@ -33,8 +33,8 @@ class DropoutOp : public Op {
 
  private:
   void Mask(const OpTile& tile, const Real* x, Real* out, bool add) const {
-    tile.kernels().dropout(tile.rows, width(), Mix64(tile.step->seed) ^ key_, tile.first, keep_,
-                           scale_, x, out, add);
+    tile.kernels().dropout(tile.rows, width(), Mix64(tile.step->seed) ^ key_,
+                           tile.step->JointRow(sequence(), tile.first), keep_, scale_, x, out, add);
   }
 
   const uint64_t key_;

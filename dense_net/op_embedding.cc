@@ -9,11 +9,13 @@ SlotView ViewSlot(const Step& step, const SlotSpec& spec) {
   const Batch& batch = *step.batch;
   const Slot& slot = batch.tables[spec.table()].slots[spec.slot()];
   const bool by_request = slot.entries() == Axis::kRequest && !batch.request_of_row.empty();
+  const BatchArrays& arrays = *step.share.arrays;
+  const SlotArrays& placed = arrays.tables[spec.table()].slots[spec.slot()];
   SlotView view;
-  view.offsets = slot.offsets.data();
-  view.index = slot.index.data();
-  view.weights = slot.weights.empty() ? nullptr : slot.weights.data();
-  view.entry_of_row = by_request ? batch.request_of_row.data() : nullptr;
+  view.offsets = placed.offsets;
+  view.index = placed.index;
+  view.weights = placed.weights;
+  view.entry_of_row = by_request ? arrays.request_of_row : nullptr;
   view.rows = step.rows[spec.table()].data();
   const size_t ids = batch.tables[spec.table()].ids.size();
   view.width = ids == 0 ? 0 : static_cast<int64_t>(step.rows[spec.table()].size() / ids);

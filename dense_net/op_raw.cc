@@ -11,7 +11,7 @@ class RawOp : public Op {
   explicit RawOp(int features) : Op("raw", {}, features) {}
   std::string Key() const override { return "raw"; }
   void Forward(const OpTile& tile) const override {
-    const float* from = tile.step->batch->dense.data() + tile.first * width();
+    const float* from = tile.step->share.arrays->dense + tile.first * width();
     std::copy_n(from, static_cast<int64_t>(tile.rows) * width(), tile.out);
   }
   void Backward(const OpTile&) const override {}

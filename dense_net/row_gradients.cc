@@ -132,8 +132,8 @@ void ClearPastEnd(const Graph& graph, const Batch& batch, StepWorkspace* space) 
 
 }  // namespace
 
-void SumRowGradients(const Device& device, const GraphSpec& spec, const Graph& graph,
-                     const Batch& batch, ThreadPool* pool, StepWorkspace* space,
+void SumRowGradients(const Device& device, const BatchArrays& arrays, const GraphSpec& spec,
+                     const Graph& graph, const Batch& batch, ThreadPool* pool, StepWorkspace* space,
                      std::span<const std::span<Real>> row_grads) {
   ClearPastEnd(graph, batch, space);
   SumRequests(device, spec, graph, batch, space);
@@ -145,10 +145,11 @@ void SumRowGradients(const Device& device, const GraphSpec& spec, const Graph& g
     const int64_t ids = static_cast<int64_t>(table.ids.size());
     const int width = spec.table_width(static_cast<int>(t));
     auto sum_chunk = [&](int chunk) {
+      device.Enter();
       const int64_t first = chunk * kIdsAtOnce, n = std::min(kIdsAtOnce, ids - first);
-      device.kernels().sum_occurrences(table.occurrence_offsets.data() + first,
-                                       table.occurrences.data(), static_cast<int>(n), routes, width,
-                                       row_grads[t].data() + first * width);
+      device.kernels().sum_occurrences(arrays.tables[t].occurrence_offsets + first,
+                                       arrays.tables[t].occurrences, static_cast<int>(n), routes,
+                                       width, row_grads[t].data() + first * width);
     };
     const int chunks = static_cast<int>((ids + kIdsAtOnce - 1) / kIdsAtOnce);
     if (pool == nullptr) {

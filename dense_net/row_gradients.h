@@ -10,8 +10,8 @@ namespace starling {
 
 // Fills row_grads[t] (U, table_width[t]) from the workspace's kept gradients.
 // Each id's occurrences are summed in their order, by one thread.
-void SumRowGradients(const Device& device, const GraphSpec& spec, const Graph& graph,
-                     const Batch& batch, ThreadPool* pool, StepWorkspace* space,
+void SumRowGradients(const Device& device, const BatchArrays& arrays, const GraphSpec& spec,
+                     const Graph& graph, const Batch& batch, ThreadPool* pool, StepWorkspace* space,
                      std::span<const std::span<Real>> row_grads);
 
 }  // namespace starling

@@ -35,8 +35,8 @@ class RowLossOp : public Op {
   void Backward(const OpTile& tile) const override {
     if (tile.in_grad[0] == nullptr) return;
     rule_.Slope(tile.losses(), tile.rows, RowsOf(place_, *tile.step, tile.first),
-                static_cast<Real>(tile.step->batch->rows), tile.in[0], tile.out, tile.in_grad[0],
-                tile.in_add[0]);
+                static_cast<Real>(tile.step->share.joint->rows), tile.in[0], tile.out,
+                tile.in_grad[0], tile.in_add[0]);
   }
 
   absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "dense_net/ops.h"
+#include "dense_net/step_run.h"
 
 namespace starling {
 namespace {
@@ -103,8 +104,13 @@ TEST(AuxiliaryLossTest, StatesPointToTheNextEventAndAwayFromAnotherRows) {
   batch.rows = 2;
   const std::vector<std::vector<int64_t>> positions = {{0, 2, 3}};
   double loss = 0.5;  // Of another op.
+  JointBatch joint;
+  MeasureBatch(batch, positions, 2, &joint);
+  const int first_tiles[] = {0};
   Step step;
   step.device = &CpuDevice();
+  step.share.joint = &joint;
+  step.share.first_tiles = first_tiles;
   step.batch = &batch;
   step.positions = positions;
   step.training = true;

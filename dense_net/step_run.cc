@@ -3,6 +3,8 @@
 #include <cmath>
 #include <functional>
 
+#include "dense_net/collective.h"
+
 namespace starling {
 namespace {
 
@@ -14,10 +16,10 @@ StepRun::StepRun(const Graph& graph, const MemoryPlan& plan, std::span<const int
                  int lanes, ThreadPool* pool, Step step, StepWorkspace* space)
     : graph_(graph), plan_(plan), barriers_(barriers), pool_(pool), space_(space), step_(step) {
   step_.tiles = static_cast<int>((int64_t{step.batch->rows} + step.tile - 1) / step.tile);
-  lanes_ = std::min(lanes, step_.tiles);
+  lanes_ = std::max(1, std::min(lanes, step_.tiles));
   capacity_ = RoundUp(step.tile);
   lane_floats_ = RoundUp(graph.param_floats);
-  CountPositions();
+  Measure();
   Reserve();
 }
 
@@ -50,22 +52,47 @@ int StepRun::LaneQueue::Next(int done) {
   return Take();
 }
 
-// A request's sequence counts for each of its rows.
-void StepRun::CountPositions() {
-  const Batch& batch = *step_.batch;
-  space_->positions.resize(graph_.sequences.size());
-  for (size_t s = 0; s < graph_.sequences.size(); ++s) {
-    const SlotSpec& spec = graph_.sequences[s].slots[0];
+void CountPositions(const Graph& graph, const Batch& batch,
+                    std::vector<std::vector<int64_t>>* positions) {
+  positions->resize(graph.sequences.size());
+  for (size_t s = 0; s < graph.sequences.size(); ++s) {
+    const SlotSpec& spec = graph.sequences[s].slots[0];
     const Slot& slot = batch.tables[spec.table()].slots[spec.slot()];
     const bool by_request = slot.entries() == Axis::kRequest && !batch.request_of_row.empty();
-    std::vector<int64_t>& positions = space_->positions[s];
-    positions.assign(1, 0);
+    std::vector<int64_t>& before = (*positions)[s];
+    before.assign(1, 0);
     for (uint32_t r = 0; r < batch.rows; ++r) {
       const uint32_t entry = by_request ? batch.request_of_row[r] : r;
-      positions.push_back(positions.back() + slot.offsets[entry + 1] - slot.offsets[entry]);
+      before.push_back(before.back() + slot.offsets[entry + 1] - slot.offsets[entry]);
     }
   }
+}
+
+void MeasureBatch(const Batch& batch, std::span<const std::vector<int64_t>> positions, int tile,
+                  JointBatch* joint) {
+  joint->rows = batch.rows;
+  joint->tile = tile;
+  joint->tiles = static_cast<int>((joint->rows + tile - 1) / tile);
+  joint->before.resize(positions.size());
+  joint->pairs.assign(positions.size(), 0);
+  for (size_t s = 0; s < positions.size(); ++s) {
+    joint->before[s].clear();
+    for (int t = 0; t <= joint->tiles; ++t) {
+      joint->before[s].push_back(positions[s][joint->Before(-1, t)]);
+    }
+    for (int64_t r = 0; r < joint->rows; ++r) {
+      joint->pairs[s] += std::max<int64_t>(0, positions[s][r + 1] - positions[s][r] - 1);
+    }
+  }
+}
+
+void StepRun::Measure() {
+  CountPositions(graph_, *step_.batch, &space_->positions);
   step_.positions = space_->positions;
+  if (step_.share.joint == nullptr) {
+    MeasureBatch(*step_.batch, step_.positions, step_.tile, &space_->joint);
+    step_.share.joint = &space_->joint;
+  }
   for (size_t s = 0; s < graph_.sequences.size(); ++s) {
     for (int t = 0; t < step_.tiles; ++t) {
       position_capacity_ =
@@ -209,6 +236,7 @@ int StepRun::ForwardToLastStage() {
       Forward(tile, begin, op);
       Coupled(op).ReduceForward(Bind(op, tile));
     });
+    GatherParts(op);
     Coupled(op).CombineForward(step_, State(op), LaneGrads(0));
     begin = op;
   }
@@ -227,6 +255,7 @@ double StepRun::Train(Real* param_grads) {
   });
   for (int b = static_cast<int>(barriers_.size()) - 1; b >= 0; --b) {
     const int op = barriers_[b];
+    GatherParts(op);
     Coupled(op).CombineBackward(step_, State(op), LaneGrads(0));
     ForTiles([&](const Tile& tile) {
       Backward(tile, b > 0 ? barriers_[b - 1] + 1 : 0, op + 1);
@@ -236,7 +265,14 @@ double StepRun::Train(Real* param_grads) {
   SumLanes(param_grads);
   double loss = 0;
   for (int t = 0; t < step_.tiles; ++t) loss += step_.tile_loss[t];
-  return loss / step_.batch->rows;
+  return loss / static_cast<double>(step_.share.joint->rows);
+}
+
+void StepRun::GatherParts(int op) {
+  if (step_.share.collective == nullptr) return;
+  step_.share.collective->AllGather(step_.share.replica, step_.share.first_tiles,
+                                    Coupled(op).JointPartFloats(),
+                                    Coupled(op).JointParts(State(op)));
 }
 
 void StepRun::SumLanes(Real* param_grads) {
@@ -258,15 +294,14 @@ void StepRun::NoteNonFinite(int op, const OpTile& tile) {
   }
 }
 
-const std::string& StepRun::FirstNonFinite() {
+int StepRun::FirstNonFinite() {
   const int end = static_cast<int>(graph_.ops.size());
-  space_->tile_bad_op.assign(step_.tiles, end - 1);
+  space_->tile_bad_op.assign(std::max(1, step_.tiles), end - 1);
   check_ = true;
   const int begin = ForwardToLastStage();
   ForTiles([&](const Tile& tile) { Forward(tile, begin, end); });
   check_ = false;
-  return graph_.ops[*std::min_element(space_->tile_bad_op.begin(), space_->tile_bad_op.end())]
-      ->name();
+  return *std::min_element(space_->tile_bad_op.begin(), space_->tile_bad_op.end());
 }
 
 }  // namespace starling

@@ -20,23 +20,30 @@
 
 namespace starling {
 
+// By sequence of the graph, as Step::positions. A request's sequence counts for each of its rows.
+void CountPositions(const Graph& graph, const Batch& batch,
+                    std::vector<std::vector<int64_t>>* positions);
+// The same, and the batch's rows, by tiles of `tile` rows.
+void MeasureBatch(const Batch& batch, std::span<const std::vector<int64_t>> positions, int tile,
+                  JointBatch* joint);
+
 class StepRun {
  public:
   // Everything outlives the run. `step` has batch, rows, params, seed, training,
-  // tile and scores set. A null pool means the caller's thread alone.
-  // `barriers` are the coupled ops in order; none when scoring.
+  // tile, scores and share set, but for the joint batch where it is the share's own. A null pool
+  // means the caller's thread alone. `barriers` are the coupled ops in order; none when scoring.
   StepRun(const Graph& graph, const MemoryPlan& plan, std::span<const int> barriers, int lanes,
           ThreadPool* pool, Step step, StepWorkspace* space);
 
   void Score();
-  // Returns the mean loss and fills param_grads (param_floats). The gradients
-  // that rows need are left in the workspace.
+  // Returns the share's part of the mean loss and fills param_grads (param_floats) with the
+  // share's. The gradients that rows need are left in the workspace.
   double Train(Real* param_grads);
   // The part of the gradients that ops leave for the whole batch, if the loss is finite.
   void FinishGradients(Real* param_grads);
-  // After a loss that is not finite: the name of the first op, in running
-  // order, with such an output.
-  const std::string& FirstNonFinite();
+  // After a loss that is not finite: the first op, in running order, with such an output in
+  // this share; the last op if none has.
+  int FirstNonFinite();
 
  private:
   struct Tile {
@@ -65,7 +72,7 @@ class StepRun {
 
   // Arena 0 holds all tiles, one after the other, since tiles wait for each other.
   bool whole() const { return !barriers_.empty(); }
-  void CountPositions();
+  void Measure();
   void Reserve();
   int Capacity(const Op& op) const;
   int64_t ArenaFloats() const {
@@ -77,14 +84,20 @@ class StepRun {
   int ForwardToLastStage();                             // Returns its first op.
   void NoteNonFinite(int op, const OpTile& tile);
   void SumLanes(Real* param_grads);
+  void GatherParts(int op);  // Of the tiles of all replicas.
 
-  // Calls fn(i) for i in [0, n). The functor is passed by reference: nothing is allocated.
+  // Calls fn(i) for i in [0, n), on the device. The functor is passed by reference: nothing is
+  // allocated.
   template <typename Fn>
   void Parallel(int n, const Fn& fn) {
+    const auto on_device = [&](int i) {
+      step_.device->Enter();
+      fn(i);
+    };
     if (pool_ == nullptr) {
-      for (int i = 0; i < n; ++i) fn(i);
+      for (int i = 0; i < n; ++i) on_device(i);
     } else {
-      pool_->ParallelFor(n, std::cref(fn));
+      pool_->ParallelFor(n, std::cref(on_device));
     }
   }
   // Calls fn(tile) for all tiles, those of a lane in order. Threads take a tile at a

@@ -43,11 +43,11 @@ absl::Status CheckTask(const GraphSpec& spec, const TaskOptions& task, const std
 }  // namespace
 
 LossRows RowsOf(const LossPlace& place, const Step& step, int64_t first) {
-  const Batch& batch = *step.batch;
-  const float* labels = batch.labels.data() + first * step.labels;
+  const BatchArrays& arrays = *step.share.arrays;
+  const float* labels = arrays.labels + first * step.labels;
   return {.labels = labels + place.label,
           .given = place.given < 0 ? nullptr : labels + place.given,
-          .weights = batch.weights.empty() ? nullptr : batch.weights.data() + first,
+          .weights = arrays.weights == nullptr ? nullptr : arrays.weights + first,
           .stride = step.labels,
           .weight = place.weight};
 }

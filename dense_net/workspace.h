@@ -6,8 +6,10 @@
 #include <memory>
 #include <vector>
 
+#include "dense_net/batch_arrays.h"
 #include "dense_net/device.h"
 #include "dense_net/forward.h"
+#include "dense_net/share.h"
 #include "dense_net/shared_slots.h"
 
 namespace starling {
@@ -23,7 +25,7 @@ class RealBuffer {
   Real* Reserve(const Device& device, int64_t floats) {
     if (floats > size_) {
       size_ = floats + floats / 8;  // The next batch may be a little larger.
-      data_ = {device.Allocate(size_), FreeOnDevice{&device}};
+      data_ = {static_cast<Real*>(device.Allocate(size_ * sizeof(Real))), FreeOnDevice{&device}};
     }
     return data_.get();
   }
@@ -35,6 +37,8 @@ class RealBuffer {
 };
 
 struct StepWorkspace : Workspace {
+  BatchArrays arrays;                  // Of a batch that is no share,
+  JointBatch joint;                    // and the same as its own whole.
   std::vector<RealBuffer> arenas;      // One a lane; one for all if ops couple the batch.
   std::vector<RealBuffer> scratch;     // One a lane.
   RealBuffer lane_grads;               // (lanes, param_floats)
