@@ -117,6 +117,14 @@ void ExplainWork(const RunRecord& run, double work, Explanation* out) {
     Advise(out,
            absl::StrFormat("train.threads: auto (now %d of %d cores)", run.threads(), run.cores()));
   }
+  const bool waits = Share(run.step_copy(), run.train_seconds()) > kWaits;
+  if (run.devices_size() > 1 && (waits || most.name() == "copy")) {
+    Advise(out, absl::StrFormat("train.devices: steps waited %s of the time for copies to %d "
+                                "devices; CPUs of one machine gain nothing over the host alone, "
+                                "and train.staleness: 1 copies beside the step before",
+                                Percent(Share(run.step_copy(), run.train_seconds())),
+                                run.devices_size()));
+  }
   if (out->work_share < kIdle && out->advice.empty()) {
     Advise(out,
            "the rest of the cores' time was nobody's here, or other programs': `train --trace "

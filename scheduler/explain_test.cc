@@ -60,6 +60,17 @@ TEST(Explain, StepsThatWaitForBatchesWantReadersOrADisk) {
   EXPECT_THAT(e.advice, Contains(HasSubstr("faster disk")));
 }
 
+TEST(Explain, StepsThatWaitForCopiesWantFewerDevices) {
+  RunRecord run = GoodRun();
+  run.add_devices("cpu:0");
+  run.add_devices("cpu:1");
+  for (const std::string& line : Explain(run).advice) {
+    EXPECT_THAT(line, testing::Not(HasSubstr("train.devices")));
+  }
+  run.set_step_copy(20);
+  EXPECT_THAT(Explain(run).advice, Contains(HasSubstr("train.devices: steps waited 20 %")));
+}
+
 TEST(Explain, RowsFromDiskWantMemory) {
   RunRecord run = GoodRun();
   run.mutable_stages(2)->set_busy(150);

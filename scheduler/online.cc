@@ -47,7 +47,7 @@ absl::Status OnlineLearner::Start() {
   } else if (!absl::IsNotFound(latest.status())) {
     return latest.status();
   }
-  PipelineOptions pipe{t.staleness(), t.clip_norm(), t.seed()};
+  ASSIGN_OR_RETURN(const PipelineOptions pipe, PipelineOptionsOf(t));
   pipeline_ = std::make_unique<StepPipeline>(&model_->network(), &model_->client(), &pool_, pipe);
   return absl::OkStatus();
 }

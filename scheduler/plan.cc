@@ -315,7 +315,9 @@ void Planner::FinishGraph() {
 
 absl::StatusOr<Plan> MakePlan(const Job& job, const SourceMap& map) {
   RETURN_IF_ERROR(CheckValues(job, map));
-  return Planner(job, map).Run();
+  ASSIGN_OR_RETURN(Plan plan, Planner(job, map).Run());
+  RETURN_IF_ERROR(CheckShared(plan.job.train(), plan.graph, map));
+  return plan;
 }
 
 absl::StatusOr<Plan> LoadPlan(const std::string& path, const std::vector<std::string>& overrides,

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/optimizer.h"
 #include "base/status.h"
+#include "dense_net/device.h"
 #include "dense_net/forward.h"
 #include "sample_io/predicate.h"
 
@@ -145,6 +146,22 @@ void CheckSchedule(const ScheduleOptions& schedule, bool eval, Checker* c) {
   }
 }
 
+void CheckDevices(const TrainOptions& train, const DataOptions& data, Checker* c) {
+  const auto& devices = train.devices();
+  for (int i = 0; i < devices.size(); ++i) {
+    const std::string path = absl::StrCat("train.devices[", i, "]");
+    const absl::Status opened = OpenDevice(devices[i]).status();
+    c->Require(opened.ok(), path, std::string(opened.message()));
+    c->Require(std::find(devices.begin(), devices.begin() + i, devices[i]) == devices.begin() + i,
+               path, absl::StrCat("device \"", devices[i], "\" is listed twice"));
+  }
+  const int tiles = (data.batch() - 1) / std::max(1, train.tile()) + 1;
+  c->Require(devices.size() <= tiles, "train.devices",
+             absl::StrCat(devices.size(), " devices, but a batch has ", tiles, " tile(s) of ",
+                          train.tile(),
+                          " rows for them: raise data.batch, lower train.tile, or list fewer"));
+}
+
 void CheckTrain(const TrainOptions& train, const DataOptions& data, Checker* c) {
   const bool eval = data.eval_size() > 0;
   c->AtLeast("train.epochs", train.epochs(), 1);
@@ -157,6 +174,7 @@ void CheckTrain(const TrainOptions& train, const DataOptions& data, Checker* c) 
   c->AtLeast("train.checkpoint.keep", train.checkpoint().keep(), 1);
   c->Above("train.eval_every", train.eval_every(), 0);
   c->Range("train.metrics_port", train.metrics_port(), 0, 65535);
+  CheckDevices(train, data, c);
   CheckSchedule(train.schedule(), eval, c);
   if (!train.has_early_stop()) return;
   c->Require(eval, "train.early_stop", "early_stop looks at evaluations: set data.eval");
@@ -176,6 +194,17 @@ std::string ModelName(const ModelOptions& model) {
   const auto* kind = model.GetDescriptor()->FindOneofByName("kind");
   const auto* field = model.GetReflection()->GetOneofFieldDescriptor(model, kind);
   return field == nullptr ? "" : field->name();
+}
+
+absl::Status CheckShared(const TrainOptions& train, const GraphSpec& graph, const SourceMap& map) {
+  if (train.devices_size() < 2) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::unique_ptr<Network> network, Network::Create(graph, {}));
+  const std::string op = network->UnsharedOp();
+  if (op.empty()) return absl::OkStatus();
+  return map.Error("train.devices",
+                   absl::StrCat("loss \"", op,
+                                "\" compares rows of the whole batch, which devices "
+                                "cannot part: train on one device, or choose another loss"));
 }
 
 absl::Status CheckValues(const Job& job, const SourceMap& map) {

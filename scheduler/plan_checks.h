@@ -10,6 +10,9 @@ namespace starling {
 
 absl::Status CheckValues(const Job& job, const SourceMap& map);
 
+// A model whose loss looks at the whole batch does not train on several devices.
+absl::Status CheckShared(const TrainOptions& train, const GraphSpec& graph, const SourceMap& map);
+
 // Letters, digits, `_`, `-` and `.`, not beginning with `.`: fit for files, URLs and JSON.
 bool IsName(const std::string& name);
 

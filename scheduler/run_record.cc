@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "base/file.h"
 #include "base/status.h"
 
@@ -25,10 +26,14 @@ int ReadThreads(const TrainOptions& options) {
 }
 
 std::string ThreadsText(const TrainOptions& options, int step_threads) {
-  return absl::StrFormat(
+  std::string text = absl::StrFormat(
       "threads: %d for the steps%s, %d to read and compile ahead%s", step_threads,
       options.threads() == 0 ? " (auto: one per core)" : "", ReadThreads(options),
       options.read_threads() == 0 ? " (auto: one for every 4 cores; a step costs far more)" : "");
+  if (options.devices_size() > 1) {
+    absl::StrAppend(&text, "; a replica on each of ", absl::StrJoin(options.devices(), ", "));
+  }
+  return text;
 }
 
 RunRecord RecordOf(const Plan& plan, const SampleSource& train, const TrainSummary& summary,
@@ -51,6 +56,8 @@ RunRecord RecordOf(const Plan& plan, const SampleSource& train, const TrainSumma
   run.set_step_pull(summary.stages.pull);
   run.set_step_compute(summary.stages.compute);
   run.set_step_push(summary.stages.push);
+  run.set_step_copy(summary.stages.copy);
+  *run.mutable_devices() = options.devices();
   for (int s = 0; s < kStages; ++s) {
     StageRecord* stage = run.add_stages();
     stage->set_name(StageName(static_cast<Stage>(s)));

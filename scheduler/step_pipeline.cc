@@ -15,6 +15,8 @@
 #include "base/status.h"
 #include "base/sync_point.h"
 #include "base/wrong.h"
+#include "dense_net/replicas.h"
+#include "scheduler/copy_stage.h"
 
 namespace starling {
 namespace {
@@ -147,6 +149,8 @@ struct StepPipeline::Impl {
   StageTimes times;
   StepCounts counts;
   std::unique_ptr<Workspace> workspace;
+  std::unique_ptr<Replicas> replicas;   // Null: the network's own device computes.
+  std::unique_ptr<CopyStage> copies;    // Of this Run, to the replicas.
   const BatchReader* reader = nullptr;  // Of this Run.
 
   std::deque<std::unique_ptr<Step>> pulling;  // Pull sent, not computed; by number.
@@ -159,6 +163,7 @@ struct StepPipeline::Impl {
                     const std::function<bool()>& at_rest);
   absl::Status Pull(Prefetcher* batches, int64_t number);
   absl::StatusOr<double> Compute(Step* step);
+  absl::StatusOr<double> Train(Step* step);
   void Push(std::unique_ptr<Step> step, double lr_scale);
   bool PushesDone(int64_t before) const;
   absl::Status FinishPushes(int64_t before);
@@ -167,7 +172,13 @@ struct StepPipeline::Impl {
 
 StepPipeline::StepPipeline(const Network* network, ParameterClient* client, ThreadPool* pool,
                            const PipelineOptions& options)
-    : impl_(new Impl{network, client, pool, options, {}, {}, network->NewWorkspace()}) {}
+    : impl_(new Impl{network, client, pool, options, {}, {}, network->NewWorkspace()}) {
+  std::vector<const Device*> devices;
+  for (const auto& device : options.devices) devices.push_back(device.get());
+  if (!devices.empty()) {
+    impl_->replicas = Replicas::Create(network, std::move(devices), pool->threads());
+  }
+}
 StepPipeline::~StepPipeline() = default;
 const StageTimes& StepPipeline::times() const { return impl_->times; }
 const StepCounts& StepPipeline::counts() const { return impl_->counts; }
@@ -178,7 +189,11 @@ absl::Status StepPipeline::Run(BatchReader* reader, int64_t first_step,
                                const std::function<bool()>& at_rest) {
   impl_->reader = reader;
   Prefetcher batches(reader, impl_->client);
+  if (impl_->replicas != nullptr) {
+    impl_->copies = std::make_unique<CopyStage>(impl_->replicas.get());
+  }
   absl::Status status = impl_->Loop(&batches, first_step, lr_scale, on_step, at_rest);
+  impl_->copies = nullptr;  // First: it reads the steps.
   absl::Status drained = impl_->Drain();
   return status.ok() ? drained : status;
 }
@@ -256,6 +271,9 @@ absl::Status StepPipeline::Impl::Pull(Prefetcher* batches, int64_t number) {
   Step* s = step.get();
   pulling.push_back(std::move(step));
   s->pushed_grads.assign(s->grads.begin(), s->grads.end());
+  if (copies != nullptr) {
+    copies->Add({number, &s->batch, s->rows, s->dense, s->pull_done.get(), &s->pulled});
+  }
   client->Pull(PullMode::kCreate, s->keys, s->rows, s->dense, [s](absl::Status status) {
     s->pulled = std::move(status);
     s->pull_done->Notify();
@@ -263,13 +281,31 @@ absl::Status StepPipeline::Impl::Pull(Prefetcher* batches, int64_t number) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<double> StepPipeline::Impl::Compute(Step* step) {
+absl::StatusOr<double> StepPipeline::Impl::Train(Step* step) {
+  const uint64_t seed = RandomBits(options.seed, step->number);
+  if (copies == nullptr) {
+    Timer timer(&times.compute);
+    StageSpan span(Stage::kCompute, step->number);
+    std::vector<std::span<const float>> rows(step->rows.begin(), step->rows.end());
+    return network->Train(step->batch, rows, step->dense, seed, pool, workspace.get(), step->scores,
+                          step->grads, step->dense_grads);
+  }
+  absl::StatusOr<Replicas::Buffer*> buffer;
+  {
+    Timer timer(&times.copy);
+    buffer = copies->Take();
+  }
+  RETURN_IF_ERROR(buffer.status());
   Timer timer(&times.compute);
   StageSpan span(Stage::kCompute, step->number);
-  std::vector<std::span<const float>> rows(step->rows.begin(), step->rows.end());
   absl::StatusOr<double> loss =
-      network->Train(step->batch, rows, step->dense, RandomBits(options.seed, step->number), pool,
-                     workspace.get(), step->scores, step->grads, step->dense_grads);
+      replicas->Train(*buffer, seed, pool, step->scores, step->grads, step->dense_grads);
+  copies->Release();
+  return loss;
+}
+
+absl::StatusOr<double> StepPipeline::Impl::Compute(Step* step) {
+  absl::StatusOr<double> loss = Train(step);
   if (!loss.ok()) {
     const BatchName& n = step->batch.name;
     return Annotate(loss.status(), absl::StrCat("step ", step->number, " (pass ", n.pass, ", ",

@@ -1,10 +1,12 @@
 // StepPipeline: one step, in the order the data moves:
 //
-//   read ▸ prefetch ▸ pull ▸ compute ▸ push
+//   read ▸ prefetch ▸ pull ▸ copy ▸ compute ▸ push
 //
 // Reading and compiling run ahead on the reader's own threads; one thread asks
 // the tiers for the rows of the next batches (Prefetch moves rows, it never
-// reads values); the caller's thread pulls, computes on the pool, and pushes.
+// reads values); the caller's thread pulls, computes on the pool, and pushes. Copying
+// is for replicas on devices of their own (dense_net/replicas.h, copy_stage.h); the
+// default device is the host, which computes with what was pulled where it stands.
 //
 // Staleness. The pull of step n is sent only when every push of a step before
 // n - staleness is done: 0 means a pull sees every earlier push. A local client is
@@ -18,6 +20,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "base/thread_pool.h"
@@ -31,6 +34,8 @@ struct PipelineOptions {
   int staleness = 0;
   double clip_norm = 0;  // Largest global norm of the dense gradient; 0 is no limit.
   uint64_t seed = 0;     // Of dropout, together with the step's number.
+  // A replica on each; none: the network's own device.
+  std::vector<std::shared_ptr<const Device>> devices;
 };
 
 // What a finished step tells. Spans are valid during the call.
@@ -44,7 +49,7 @@ struct StepReport {
 
 // Seconds of the caller's thread, by what it did. base/stages.h has all threads'.
 struct StageTimes {
-  double wait_read = 0, pull = 0, compute = 0, push = 0;
+  double wait_read = 0, pull = 0, copy = 0, compute = 0, push = 0;
 };
 
 // Rows of tables that were asked for and updated, each once a step.
@@ -54,7 +59,7 @@ struct StepCounts {
 
 class StepPipeline {
  public:
-  // All must outlive the pipeline.
+  // All must outlive the pipeline. REQUIRES: network->UnsharedOp() is empty if there are devices.
   StepPipeline(const Network* network, ParameterClient* client, ThreadPool* pool,
                const PipelineOptions& options);
   ~StepPipeline();

@@ -6,10 +6,12 @@
 #include <atomic>
 #include <deque>
 #include <thread>
+#include <tuple>
 
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "base/random.h"
+#include "dense_net/device.h"
 
 namespace starling {
 namespace {
@@ -126,6 +128,42 @@ class LateClient : public ParameterClient {
   std::thread thread_;
 };
 
+// A CPU whose copies take a while, and one of which is the last.
+class SlowDevice : public Device {
+ public:
+  SlowDevice(int fail_at, int delay_us)
+      : Device({&gemm_, &CpuDevice().kernels(), &CpuDevice().fields(), &CpuDevice().sequences(),
+                &CpuDevice().losses()}),
+        finishes_(fail_at),
+        delay_us_(delay_us) {}
+  void* Allocate(int64_t bytes) const override { return CpuDevice().Allocate(bytes); }
+  void Free(void* memory) const override { CpuDevice().Free(memory); }
+  void Upload(int64_t bytes, const void* host, void* device) const override {
+    CpuDevice().Upload(bytes, host, device);
+  }
+  void Download(int64_t bytes, const void* device, void* host) const override {
+    CpuDevice().Download(bytes, device, host);
+  }
+  absl::Status Finish() const override {
+    absl::SleepFor(absl::Microseconds(RandomBelow(9, calls_++, delay_us_ + 1)));
+    return finishes_-- == 0 ? absl::InternalError("a device is lost") : absl::OkStatus();
+  }
+
+ private:
+  static void Unused(int, int, int, const GemmA&, const GemmB&, GemmStart, const Real*, Real*) {}
+  const GemmKernels gemm_ = {"slow", Unused, nullptr, nullptr};  // LR has no products.
+  mutable std::atomic<int> finishes_, calls_{0};
+  const int delay_us_;
+};
+
+std::vector<std::shared_ptr<const Device>> SlowDevices(int n, int fail_at, int delay_us) {
+  std::vector<std::shared_ptr<const Device>> devices;
+  for (int d = 0; d < n; ++d) {
+    devices.push_back(std::make_shared<SlowDevice>(d == n - 1 ? fail_at : -1, delay_us));
+  }
+  return devices;
+}
+
 struct Outcome {
   absl::Status status;
   std::vector<int64_t> steps;
@@ -133,10 +171,12 @@ struct Outcome {
 };
 
 Outcome RunPipeline(LateClient* client, BatchReader* reader, int staleness,
-                    int stop_after = 1 << 30, const std::function<bool()>& at_rest = nullptr) {
-  auto network = *Network::Create(LrSpec(), {});
+                    int stop_after = 1 << 30, const std::function<bool()>& at_rest = nullptr,
+                    int devices = 0, int device_fails = -1) {
+  auto network = *Network::Create(LrSpec(), {.tile = 1});
   ThreadPool pool(2);
-  StepPipeline pipeline(network.get(), client, &pool, {staleness, 0, 1});
+  StepPipeline pipeline(network.get(), client, &pool,
+                        {staleness, 0, 1, SlowDevices(devices, device_fails, 0)});
   Outcome outcome;
   outcome.status = pipeline.Run(
       reader, 100, [](int64_t) { return 1.0; },
@@ -150,10 +190,10 @@ Outcome RunPipeline(LateClient* client, BatchReader* reader, int staleness,
 }
 
 TEST(StepPipelineTest, APullMissesAtMostTheLastPushesOfTheBound) {
-  for (int staleness : {0, 1, 3}) {
+  for (const auto& [staleness, devices] : {std::pair{0, 0}, {1, 0}, {3, 0}, {0, 2}, {3, 2}}) {
     LateClient client;
     FakeReader reader(100);
-    Outcome o = RunPipeline(&client, &reader, staleness);
+    Outcome o = RunPipeline(&client, &reader, staleness, 1 << 30, nullptr, devices);
     ASSERT_TRUE(o.status.ok()) << o.status;
     ASSERT_EQ(client.pushes_done_at_pull.size(), 80);
     bool missed_some = false;
@@ -194,15 +234,17 @@ TEST(StepPipelineTest, StoppingFinishesWhatWasPulledAndThePositionIsExact) {
 }
 
 TEST(StepPipelineTest, AtRestNothingIsUnderWayAndNothingIsReadTwice) {
-  for (const auto& [staleness, delay_us] : {std::pair{0, 800}, {2, 800}, {2, -1}}) {
+  for (const auto& [staleness, delay_us, devices] :
+       {std::tuple{0, 800, 0}, {2, 800, 0}, {2, -1, 0}, {2, 800, 2}, {2, -1, 2}}) {
     LateClient client;
     client.delay_us = delay_us;
     FakeReader reader(100);
     int rests = 0;
-    Outcome o = RunPipeline(&client, &reader, staleness, 7, [&] {
+    const std::function<bool()> at_rest = [&] {
       EXPECT_EQ(client.pushes_done(), static_cast<int>(client.pushes_done_at_pull.size()));
       return ++rests < 4;
-    });
+    };
+    Outcome o = RunPipeline(&client, &reader, staleness, 7, at_rest, devices);
     ASSERT_TRUE(o.status.ok());
     EXPECT_EQ(rests, 4);
     std::vector<uint32_t> expected;
@@ -254,13 +296,14 @@ TEST(StepPipelineTest, APushUnderWayHoldsUpNoStepThatIsPulled) {
 // Whatever is slow, fails or stops: the pushes are those of the reported steps, in
 // order, none is under way at the end, and every pull kept to the bound.
 TEST(StepPipelineTest, RandomDelaysFailuresAndStops) {
-  for (uint64_t seed = 1; seed <= 60; ++seed) {
+  for (uint64_t seed = 1; seed <= 90; ++seed) {
     SCOPED_TRACE(seed);
     const auto draw = [&](uint64_t what, uint64_t n) {
       return static_cast<int>(RandomBelow(seed, what, n));
     };
     const int staleness = draw(0, 4), batches = 20 + draw(1, 60);
-    const int failing = draw(2, 4);  // 0: nothing; 1: reading; 2: a pull; 3: a push.
+    // 0: nothing; 1: reading; 2: a pull; 3: a push; 4: a device, while it copies or computes.
+    const int failing = draw(2, 5), devices = failing == 4 ? 2 : draw(8, 4);
     const int fail_at = draw(3, batches / 2);
     LateClient client;
     client.delay_us = draw(4, 2) == 0 ? 0 : 300;
@@ -269,9 +312,12 @@ TEST(StepPipelineTest, RandomDelaysFailuresAndStops) {
     FakeReader reader(batches, failing == 1 ? fail_at : -1, draw(5, 2) == 0 ? 0 : 300);
     const int slow_step = draw(6, 2) == 0 ? 0 : 200, stop_after = 1 + draw(7, 100);
     std::vector<int64_t> steps;
-    auto network = *Network::Create(LrSpec(), {});
+    auto network = *Network::Create(LrSpec(), {.tile = 1});
     ThreadPool pool(2);
-    StepPipeline pipeline(network.get(), &client, &pool, {staleness, 0, 1});
+    const int slow_copy = draw(9, 2) == 0 ? 0 : 200;
+    StepPipeline pipeline(
+        network.get(), &client, &pool,
+        {staleness, 0, 1, SlowDevices(devices, failing == 4 ? fail_at : -1, slow_copy)});
     const absl::Status status = pipeline.Run(
         &reader, 0, [](int64_t) { return 1.0; },
         [&](const StepReport& r) {
@@ -292,7 +338,9 @@ TEST(StepPipelineTest, RandomDelaysFailuresAndStops) {
     const bool all = std::ssize(steps) == batches - batches / 5;
     EXPECT_TRUE(!status.ok() || all || std::ssize(steps) >= stop_after) << status;
     EXPECT_TRUE(failing != 0 || status.ok()) << status;
-    EXPECT_TRUE(status.ok() || absl::IsUnavailable(status) || absl::IsDataLoss(status)) << status;
+    EXPECT_TRUE(status.ok() || absl::IsUnavailable(status) || absl::IsDataLoss(status) ||
+                (failing == 4 && absl::IsInternal(status)))
+        << status;
   }
 }
 
@@ -316,6 +364,16 @@ TEST(StepPipelineTest, ErrorsOfEveryStageSurfaceAndNothingStaysUnderWay) {
     FakeReader reader(100);
     EXPECT_EQ(RunPipeline(&client, &reader, 0).status.code(), absl::StatusCode::kUnavailable);
     EXPECT_EQ(client.pushed.size(), 5);
+  }
+  for (const int fails :
+       {12, 13, 14}) {  // Of a device's three a step: batch, rows, the step itself.
+    LateClient client;
+    FakeReader reader(100);
+    Outcome o = RunPipeline(&client, &reader, 2, 1 << 30, nullptr, 2, fails);
+    EXPECT_EQ(o.status.code(), absl::StatusCode::kInternal);
+    EXPECT_GE(o.steps.size(), 2);
+    EXPECT_LE(o.steps.size(), 5);
+    EXPECT_EQ(client.pushed.size(), o.steps.size());
   }
 }
 

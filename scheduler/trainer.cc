@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "base/wrong.h"
+#include "dense_net/device.h"
 #include "scheduler/checkpoint_keeper.h"
 #include "scheduler/run_log.h"
 #include "scheduler/run_record.h"
@@ -34,6 +35,15 @@ std::string ScratchDir(const Job& job) {
 
 NetworkOptions NetworkOptionsOf(const Job& job) {
   return {job.train().tile(), job.train().lanes()};
+}
+
+absl::StatusOr<PipelineOptions> PipelineOptionsOf(const TrainOptions& options) {
+  PipelineOptions pipe{options.staleness(), options.clip_norm(), options.seed(), {}};
+  for (const std::string& name : options.devices()) {
+    ASSIGN_OR_RETURN(std::shared_ptr<const Device> device, OpenDevice(name));
+    if (options.devices_size() > 1 || !device->is_host()) pipe.devices.push_back(device);
+  }
+  return pipe;
 }
 
 CheckpointInfo InfoOf(const Plan& plan, int shards) {
@@ -156,7 +166,7 @@ absl::Status Trainer::Impl::Start(bool resume, const std::set<std::string>& allo
     log->Say(absl::StrCat(root, ": no checkpoint yet, starting from the beginning"));
   }
   log->Say(ThreadsText(options(), pool.threads()));
-  PipelineOptions pipe{options().staleness(), options().clip_norm(), options().seed()};
+  ASSIGN_OR_RETURN(const PipelineOptions pipe, PipelineOptionsOf(options()));
   pipeline = std::make_unique<StepPipeline>(&model->network(), &model->client(), &pool, pipe);
   return absl::OkStatus();
 }
@@ -293,7 +303,7 @@ bool Trainer::Impl::OnStep(const StepReport& report) {
   state.set_samples(state.samples() + report.batch->rows);
   state.set_event_time(std::max(state.event_time(), report.batch->event_time_max));
   position = report.next;
-  ++summary.steps;
+  if (++summary.steps == 1) summary.first_step_at = Seconds();
   summary.samples += report.batch->rows;
   summary.requests += report.batch->requests;
   summary.request_work += report.batch->request_work;

@@ -29,7 +29,8 @@ struct TrainSummary {
   std::vector<EvalMetrics> eval;         // Of the model that is left, by output.
   double train_loss = 0, train_auc = 0;  // Progressive.
   StageTimes stages;
-  StageUses uses;  // Of all threads.
+  StageUses uses;            // Of all threads.
+  double first_step_at = 0;  // Seconds since the epoch, at its end; 0: there was none.
   double eval_seconds = 0;
   double checkpoint_seconds = 0;  // That steps waited for checkpoints.
   int64_t bad_rows = 0;
@@ -68,6 +69,8 @@ class Trainer {
 std::string CheckpointRoot(const Job& job);
 std::string ScratchDir(const Job& job);
 NetworkOptions NetworkOptionsOf(const Job& job);
+// Opens the devices, if replicas train: one CPU alone is the host itself.
+absl::StatusOr<PipelineOptions> PipelineOptionsOf(const TrainOptions& options);
 // All of a manifest's info that follows from the plan.
 CheckpointInfo InfoOf(const Plan& plan, int shards);
 

@@ -145,7 +145,8 @@ absl::StatusOr<WorkerSummary> RunWorker(const Plan& plan, const SampleSource& tr
                                   network->outputs()[0]));
   ThreadPool pool(t.threads());
   // Seeds differ by worker, so that no two drop the same units in step.
-  PipelineOptions pipe{t.staleness(), t.clip_norm(), t.seed() + 1000003ull * options.worker};
+  ASSIGN_OR_RETURN(PipelineOptions pipe, PipelineOptionsOf(t));
+  pipe.seed += 1000003ull * options.worker;
   StepPipeline pipeline(network.get(), client.get(), &pool, pipe);
 
   BatchReaderOptions reading;
