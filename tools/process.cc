@@ -3,8 +3,10 @@
 #include <spawn.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -12,7 +14,9 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "base/file.h"
 
 extern char** environ;
 
@@ -30,6 +34,20 @@ void DieWithParent() {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(128 + SIGKILL);  // It was gone before.
   unsetenv("STARLING_PARENT");
+}
+
+double ProcessAge() {
+  std::string stat;
+  if (absl::StatusOr<std::string> text = ReadFile("/proc/self/stat"); text.ok()) stat = *text;
+  // After the name, which may hold anything: state, then numbers, the 20th of which is the start.
+  const std::vector<std::string> words = absl::StrSplit(
+      stat.substr(std::min(stat.size(), stat.rfind(')') + 1)), ' ', absl::SkipEmpty());
+  int64_t ticks = 0;
+  if (words.size() < 20 || !absl::SimpleAtoi(words[19], &ticks)) return 0;
+  timespec now{};
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec) -
+         static_cast<double>(ticks) / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
 absl::StatusOr<Process> Process::Start(const std::vector<std::string>& args) {

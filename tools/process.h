@@ -1,4 +1,4 @@
-// Child processes of this same binary, for `launch`.
+// This process, and children of the same binary for `launch`.
 #pragma once
 
 #include <sys/types.h>
@@ -15,6 +15,9 @@ namespace starling {
 // main calls it: a child that Process has started is killed when its parent
 // dies, however that happens. An orphan would go on writing into checkpoints.
 void DieWithParent();
+
+// Seconds since this process was started; it is known to some hundredths.
+double ProcessAge();
 
 // One `starling ARGS…` child. Killed when destroyed while it runs.
 class Process {

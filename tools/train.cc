@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
 #include "base/file.h"
 #include "base/metrics.h"
 #include "base/stages.h"
@@ -16,6 +17,7 @@
 #include "scheduler/trainer.h"
 #include "tools/flags.h"
 #include "tools/job.h"
+#include "tools/process.h"
 #include "tools/verbs.h"
 
 DEFINE_bool(resume, false, "go on from the latest checkpoint");
@@ -53,6 +55,12 @@ std::string StagesJson(const StageUses& uses) {
   return absl::StrJoin(parts, ", ");
 }
 
+// From the start of the process to the end of its first step.
+double FirstStepSeconds(const TrainSummary& s) {
+  if (s.first_step_at == 0) return 0;
+  return ProcessAge() - (absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()) - s.first_step_at);
+}
+
 void PrintClosing(const LoadedJob& job, const TrainSummary& s) {
   std::vector<std::pair<std::string, std::string>> rows = {
       {"rows trained", WithCommas(s.samples)},
@@ -68,7 +76,14 @@ void PrintClosing(const LoadedJob& job, const TrainSummary& s) {
   rows.push_back(
       {"seconds in read-wait, pull, compute, push",
        absl::StrFormat("%.2f, %.2f, %.2f, %.2f", t.wait_read, t.pull, t.compute, t.push)});
+  const auto& devices = job.plan.job.train().devices();
+  if (devices.size() > 1) {
+    rows.push_back({"devices; seconds waited for copies",
+                    absl::StrFormat("%s; %.2f", absl::StrJoin(devices, ", "), t.copy)});
+  }
   for (auto& row : StageRows(s.uses)) rows.push_back(row);
+  rows.push_back(
+      {"seconds from start to first step", absl::StrFormat("%.2f", FirstStepSeconds(s))});
   rows.push_back({"seconds in evaluation, checkpoints",
                   absl::StrFormat("%.2f, %.2f", s.eval_seconds, s.checkpoint_seconds)});
   if (job.plan.job.data().has_where()) rows.push_back({"where", WhereText(job.train->counts())});
@@ -89,7 +104,7 @@ void PrintJson(const LoadedJob& job, const TrainSummary& s) {
   const StageTimes& t = s.stages;
   absl::PrintF(
       R"({%s, "metrics_of": "%s", "samples": %d, "samples_per_s": %.1f, "steps": %d, "step": %d, "bad_rows": %d, )"
-      R"("seconds": {"train": %.3f, "wait_read": %.3f, "pull": %.3f, "compute": %.3f, "push": %.3f, )"
+      R"("seconds": {"first_step": %.3f, "train": %.3f, "wait_read": %.3f, "pull": %.3f, "copy": %.3f, "compute": %.3f, "push": %.3f, )"
       R"("eval": %.3f, "checkpoint": %.3f}, "stages": {%s}, )"
       R"("data": {"files_passed_over": %d, "splits_passed_over": %d, "rows_read": %d, "rows_matched": %d, )"
       R"("values_read": %d, "member_values_read": %d}, )"
@@ -98,11 +113,12 @@ void PrintJson(const LoadedJob& job, const TrainSummary& s) {
       "\n",
       MetricsJson(m), s.evaluated ? "eval" : "train, progressive", s.samples,
       s.samples / std::max(1e-9, s.train_seconds), s.steps, s.state.step(), s.bad_rows,
-      s.train_seconds, t.wait_read, t.pull, t.compute, t.push, s.eval_seconds, s.checkpoint_seconds,
-      StagesJson(s.uses), read.files_passed_over, read.splits_passed_over, read.rows_read,
-      read.rows_matched, read.values_read, read.member_values_read, s.requests,
-      s.request_work.hashed, s.row_work.hashed, s.request_work.scaled, s.row_work.scaled,
-      s.counts.ids_pulled, s.counts.ids_pushed, s.checkpoint.c_str());
+      FirstStepSeconds(s), s.train_seconds, t.wait_read, t.pull, t.copy, t.compute, t.push,
+      s.eval_seconds, s.checkpoint_seconds, StagesJson(s.uses), read.files_passed_over,
+      read.splits_passed_over, read.rows_read, read.rows_matched, read.values_read,
+      read.member_values_read, s.requests, s.request_work.hashed, s.row_work.hashed,
+      s.request_work.scaled, s.row_work.scaled, s.counts.ids_pulled, s.counts.ids_pushed,
+      s.checkpoint.c_str());
 }
 
 absl::StatusOr<std::set<std::string>> Allowed() {

@@ -9,6 +9,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "dense_net/forward.h"
 #include "embedding_store/row_layout.h"
@@ -121,6 +122,9 @@ absl::StatusOr<Json> Describe(const LoadedJob& job) {
     out["tables"].push_back(std::move(table));
   }
   out["dense_parameters"] = network->param_floats();
+  const auto& devices = plan.job.train().devices();
+  if (!devices.empty()) out["devices"] = std::vector<std::string>(devices.begin(), devices.end());
+  out["tiles"] = (plan.job.data().batch() - 1) / options.tile + 1;
   out["gemm_flops_forward"] = network->gemm_flops_forward();
   out["gemm_flops_train"] = network->gemm_flops_train();
   return out;
@@ -155,6 +159,11 @@ void PrintReport(const Json& report) {
   }
   std::printf("  dense    %s parameters\n",
               WithCommas(report["dense_parameters"].get<int64_t>()).c_str());
+  if (report.contains("devices") && report["devices"].size() > 1) {
+    std::printf("  devices  %s: a replica on each, the %d tiles of a batch divided among them\n",
+                absl::StrJoin(report["devices"].get<std::vector<std::string>>(), ", ").c_str(),
+                report["tiles"].get<int>());
+  }
   std::printf("  FLOPs    %s a sample to score, %s to train (matrix products)\n",
               WithCommas(report["gemm_flops_forward"].get<int64_t>()).c_str(),
               WithCommas(report["gemm_flops_train"].get<int64_t>()).c_str());

@@ -6,7 +6,7 @@ import urllib.request
 import harness
 from harness import run, run_json, write_config
 
-STAGES = {"read", "compile", "prefetch", "pull", "compute", "push", "checkpoint", "eval"}
+STAGES = {"read", "compile", "prefetch", "pull", "copy", "compute", "push", "checkpoint", "eval"}
 
 
 def test_stages_account_for_the_time_of_the_threads(tmp_path, data):
