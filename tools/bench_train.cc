@@ -110,6 +110,7 @@ absl::Status BenchModels(const std::string& dir, bool quick) {
 absl::Status RunCases(const std::string& dir, bool quick, const std::set<std::string>& cases) {
   if (cases.contains("models")) RETURN_IF_ERROR(BenchModels(dir, quick));
   if (cases.contains("requests")) RETURN_IF_ERROR(BenchTrainRequests(dir, quick));
+  if (cases.contains("rows")) RETURN_IF_ERROR(BenchTrainRows(dir, quick));
   return absl::OkStatus();
 }
 
@@ -134,14 +135,27 @@ absl::StatusOr<std::unique_ptr<TrainBench>> TrainBench::Create(const std::string
   return bench;
 }
 
-absl::StatusOr<TrainPass> TrainBench::Pass() {
+absl::StatusOr<std::unique_ptr<BatchReader>> TrainBench::NewReader(uint32_t pass) const {
   BatchReaderOptions reading;
   reading.batch_rows = plan_.job.data().batch();
   reading.shuffle = true;
   reading.seed = 1;
-  ASSIGN_OR_RETURN(
-      std::unique_ptr<BatchReader> reader,
-      BatchReader::Create(source_.get(), &model_->compiler(), reading, {passes_++, 0, 0}));
+  return BatchReader::Create(source_.get(), &model_->compiler(), reading, {pass, 0, 0});
+}
+
+absl::Status TrainBench::Read(const std::function<void(const Batch&)>& fn) const {
+  ASSIGN_OR_RETURN(std::unique_ptr<BatchReader> reader, NewReader(0));
+  Batch batch;
+  while (true) {
+    const absl::Status status = reader->Next(&batch);
+    if (absl::IsOutOfRange(status)) return absl::OkStatus();
+    RETURN_IF_ERROR(status);
+    fn(batch);
+  }
+}
+
+absl::StatusOr<TrainPass> TrainBench::Pass() {
+  ASSIGN_OR_RETURN(std::unique_ptr<BatchReader> reader, NewReader(passes_++));
   TrainPass pass;
   const StageUses before = ReadStages();
   const double start = Now();
@@ -168,7 +182,8 @@ absl::StatusOr<double> TrainBench::Auc() {
 }
 
 absl::Status BenchTrain(bool quick) {
-  ASSIGN_OR_RETURN(std::set<std::string> cases, CasesAsked("train", {"models", "requests"}));
+  ASSIGN_OR_RETURN(std::set<std::string> cases,
+                   CasesAsked("train", {"models", "requests", "rows"}));
   std::string dir =
       absl::StrCat(std::filesystem::temp_directory_path().string(), "/starling-bench.", getpid());
   RETURN_IF_ERROR(MakeDirs(dir));

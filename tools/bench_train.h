@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -25,12 +26,16 @@ class TrainBench {
                                                             const std::string& dir,
                                                             ThreadPool* pool);
   absl::StatusOr<TrainPass> Pass();  // The next one over the training data.
-  absl::StatusOr<double> Auc();      // Of data.eval.
+  // Reads the training data without training.
+  absl::Status Read(const std::function<void(const Batch&)>& fn) const;
+  absl::StatusOr<double> Auc();  // Of data.eval.
   const Network& network() const { return model_->network(); }
+  ParameterStore& store() { return model_->store(); }
   const StageTimes& times() const { return pipeline_->times(); }
 
  private:
   TrainBench() = default;
+  absl::StatusOr<std::unique_ptr<BatchReader>> NewReader(uint32_t pass) const;
 
   ThreadPool* pool_ = nullptr;
   Plan plan_;
@@ -43,5 +48,7 @@ class TrainBench {
 
 // Training on rows that share a user, as requests and flat; `dir` is for the data.
 absl::Status BenchTrainRequests(const std::string& dir, bool quick);
+// Training with 1 to 100 million rows in the table.
+absl::Status BenchTrainRows(const std::string& dir, bool quick);
 
 }  // namespace starling
