@@ -302,18 +302,13 @@ struct KernelsOn {
 
   static void SumOccurrences(const uint32_t* offsets, const Occurrence* occurrences, int ids,
                              const GradientRoute* routes, int width, Real* grads) {
-    const uint32_t end = offsets[ids];
-    WithKnown(width, [=](auto known) {
-      Run::Rows(ids, [=] STARLING_HOST_DEVICE(int u) {
-        Real* grad = grads + int64_t{u} * width;
-        if (!SumOf(known, occurrences, offsets[u], offsets[u + 1], end, routes, grad)) {
-          SumParts(occurrences, offsets[u], offsets[u + 1], end, routes, width, grad);
-        }
-      });
+    WithKnown(width, [&](auto known) {
+      SumOccurrencesOf(known, offsets, occurrences, ids, routes, width, grads);
     });
   }
 
- private:
+  // Below: for the functions above. nvcc takes kernels of public functions alone.
+
   // A width that is known when this is compiled, so that sums stay in registers; 0: it is not.
   template <int n>
   struct Known {
@@ -333,12 +328,26 @@ struct KernelsOn {
     }
   }
   template <int n>
+  static void SumOccurrencesOf(Known<n> known, const uint32_t* offsets,
+                               const Occurrence* occurrences, int ids, const GradientRoute* routes,
+                               int width, Real* grads) {
+    const uint32_t end = Run::kRowsInOrder ? offsets[ids] : 0;  // Where the host may read it.
+    Run::Rows(ids, [=] STARLING_HOST_DEVICE(int u) {
+      Real* grad = grads + int64_t{u} * width;
+      if (!SumOf(known, occurrences, offsets[u], offsets[u + 1], end, routes, grad)) {
+        SumParts(occurrences, offsets[u], offsets[u + 1], end, routes, width, grad);
+      }
+    });
+  }
+  template <int n>
   static void PoolOf(Known<n>, const SlotView& slot, int64_t first, int m, int offset, int dim,
                      Real* out, int64_t stride) {
     if (m == 0) return;
-    const uint32_t end =
-        slot.offsets[slot.entry_of_row == nullptr ? first + m
-                                                  : slot.entry_of_row[first + m - 1] + 1];
+    uint32_t end = 0;
+    if (Run::kRowsInOrder) {  // Where the host may read it.
+      end = slot.offsets[slot.entry_of_row == nullptr ? first + m
+                                                      : slot.entry_of_row[first + m - 1] + 1];
+    }
     Run::Rows(m, [=] STARLING_HOST_DEVICE(int i) {
       Real* to = out + i * stride;
       uint32_t entry = static_cast<uint32_t>(first + i);
@@ -414,7 +423,6 @@ struct KernelsOn {
     }
   }
 
- public:
   static constexpr Kernels kTable = {
       .add_rows = AddRows,
       .column_moments = ColumnMoments,

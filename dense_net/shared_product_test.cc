@@ -63,6 +63,7 @@ Batch OneSlot(std::vector<uint32_t> offsets, std::vector<uint32_t> index, uint32
 struct Found {
   SharedSlots shared;
   std::vector<float> rows;
+  BatchArrays arrays;
   void Find(const Batch& batch, int dim, Sharing sharing) {
     std::vector<SlotSpec> specs(batch.tables[0].slots.size());
     for (size_t s = 0; s < specs.size(); ++s) {
@@ -74,6 +75,8 @@ struct Found {
     Step step;
     step.batch = &batch;
     step.rows = {&table, 1};
+    ViewArrays(batch, &arrays);
+    step.share.arrays = &arrays;
     shared.Find(step, specs, sharing);
   }
 };
