@@ -296,8 +296,7 @@ struct KernelsOn {
 
   static void Pool(const SlotView& slot, int64_t first, int m, int offset, int dim, Real* out,
                    int64_t stride) {
-    const auto pool = [&](auto known) { PoolOf(known, slot, first, m, offset, dim, out, stride); };
-    WithKnown(dim, pool);
+    WithKnown(dim, [&](auto n) { PoolOf(n, slot, first, m, offset, dim, out, stride); });
   }
 
   static void SumOccurrences(const uint32_t* offsets, const Occurrence* occurrences, int ids,
@@ -307,8 +306,7 @@ struct KernelsOn {
     });
   }
 
-  // Below: for the functions above. nvcc takes kernels of public functions alone.
-
+  // For the functions above; public, since nvcc takes kernels of such functions alone.
   // A width that is known when this is compiled, so that sums stay in registers; 0: it is not.
   template <int n>
   struct Known {
@@ -316,16 +314,10 @@ struct KernelsOn {
   };
   template <typename Fn>
   static void WithKnown(int width, const Fn& fn) {
-    switch (width) {
-      case 8:
-        return fn(Known<8>());
-      case 16:
-        return fn(Known<16>());
-      case 32:
-        return fn(Known<32>());
-      default:
-        return fn(Known<0>());
-    }
+    if (width == 8) return fn(Known<8>());
+    if (width == 16) return fn(Known<16>());
+    if (width == 32) return fn(Known<32>());
+    fn(Known<0>());
   }
   template <int n>
   static void SumOccurrencesOf(Known<n> known, const uint32_t* offsets,
@@ -343,11 +335,10 @@ struct KernelsOn {
   static void PoolOf(Known<n>, const SlotView& slot, int64_t first, int m, int offset, int dim,
                      Real* out, int64_t stride) {
     if (m == 0) return;
-    uint32_t end = 0;
-    if (Run::kRowsInOrder) {  // Where the host may read it.
-      end = slot.offsets[slot.entry_of_row == nullptr ? first + m
-                                                      : slot.entry_of_row[first + m - 1] + 1];
-    }
+    uint32_t end = 0;  // The host reads it where it may.
+    if (Run::kRowsInOrder)
+      end =
+          slot.offsets[(slot.entry_of_row ? slot.entry_of_row[first + m - 1] : first + m - 1) + 1];
     Run::Rows(m, [=] STARLING_HOST_DEVICE(int i) {
       Real* to = out + i * stride;
       uint32_t entry = static_cast<uint32_t>(first + i);
