@@ -60,7 +60,7 @@ def test_explain_names_the_bottleneck(tmp_path, data):
     assert "bottleneck: " + told["bottleneck"] in run("explain", tmp_path / "run").stdout
 
     # A network so small that the reader cannot keep up; one thread reads.
-    slow = write_config(tmp_path / "slow.yaml", data, tmp_path / "slow", **{"deepfm: {hidden: [32, 16]}": "lr: {}"})
+    slow = write_config(tmp_path / "slow.yaml", data, tmp_path / "slow", **{"deepfm: {hidden: [32, 16]}": "fm: {}"})
     run("train", "--config", slow)
     assert run_json("explain", tmp_path / "slow")["bottleneck"] in {"read", "compile", "pull", "push", "compute"}
 
