@@ -156,8 +156,11 @@ rocksdb::Options MakeOptions(int64_t memory_bytes, std::shared_ptr<rocksdb::Cach
   // written anew for every few rows of it.
   options.max_bytes_for_level_base = 4 * options.write_buffer_size;
   options.level_compaction_dynamic_level_bytes = true;
+  // Files grow with their level, so that all of them stay open: to open one anew
+  // costs as much as reading some hundred rows of it.
   options.target_file_size_base =
-      std::clamp<uint64_t>(options.write_buffer_size, 1 << 20, 64 << 20);
+      std::clamp<uint64_t>(4 * options.write_buffer_size, 1 << 20, 64 << 20);
+  options.target_file_size_multiplier = 2;
   options.memtable_whole_key_filtering = true;  // Most ids that are looked up are not there.
   options.memtable_prefix_bloom_size_ratio = 0.05;
   options.max_open_files = 256;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kDemoteMax = 512;      // Rows of one write-back.
 constexpr int64_t kFreePart = 50;        // One in so many rows is kept free for newcomers.
-constexpr size_t kSample = 4;            // The least frequent one of so many rows leaves memory.
+constexpr size_t kSample = 8;            // The least frequent one of so many rows leaves memory.
 constexpr int64_t kAgeTurns = 4;         // Rows age each time so many times the rows have left.
 constexpr uint32_t kClean = kRowInCold;  // Of kRowInCold and kRowDirty: nothing to write.
 

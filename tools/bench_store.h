@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -46,8 +47,12 @@ std::vector<std::vector<IdBatch>> DrawBatches(const StoreBench& bench, Draw draw
 // A spec of 16 weights; tier memory unless `memory` bytes are given.
 enum class Rule { kAdagrad, kSmallest };  // Smallest state: rowwise_adagrad, if it exists.
 TableSpec StoreSpec(Rule rule, int64_t memory = 0);
-// Makes rows [from, to), in order, `step` rows a call, on this thread.
-absl::Status Fill(EmbeddingTable* table, int64_t from, int64_t to, int step);
+// Makes rows [from, to), in order, `step` rows a call, on this thread. Row r was
+// seen sights[r] times, or once if there are none.
+absl::Status Fill(EmbeddingTable* table, int64_t from, int64_t to, int step,
+                  std::span<const uint32_t> sights = {});
+// How often each row is seen in `draws` draws by Zipf's law: what is expected, but once at least.
+std::vector<uint32_t> ZipfSights(int64_t rows, double draws);
 
 double Seconds();  // A steady clock.
 // Runs fn(0) … fn(threads - 1) at once, each on its own thread: seconds until all returned.

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "base/status.h"
 #include "tools/bench_gemm.h"
 #include "tools/bench_store_machine.h"
@@ -45,12 +46,25 @@ absl::StatusOr<std::unique_ptr<TrainLoop>> TrainLoop::Create(const LoopSize& siz
                                                              const std::string& scratch_dir) {
   ASSIGN_OR_RETURN(std::unique_ptr<EmbeddingTable> table,
                    EmbeddingTable::Open(StoreSpec(Rule::kAdagrad, memory), {scratch_dir, nullptr}));
-  RETURN_IF_ERROR(Fill(table.get(), 0, size.rows, 65536));
+  RETURN_IF_ERROR(
+      Fill(table.get(), 0, size.rows, 65536, ZipfSights(size.rows, size.history * kDrawsOfSample)));
   std::unique_ptr<TrainLoop> loop(new TrainLoop(size, std::move(table)));
   for (int i = 0; i < size.warm; ++i) {  // What is in memory settles without computing.
     RETURN_IF_ERROR(loop->Update(loop->BatchOf(loop->next_++), /*flops=*/0));
   }
+  loop->AwaitCompactions();
   return loop;
+}
+
+void TrainLoop::AwaitCompactions() const {
+  constexpr absl::Duration kQuiet = absl::Seconds(1), kPatience = absl::Minutes(3);
+  const absl::Time give_up = absl::Now() + kPatience;
+  int64_t before = -1, written = table_->stats().cold_bytes_written;
+  while (written != before && absl::Now() < give_up) {
+    absl::SleepFor(kQuiet);
+    before = written;
+    written = table_->stats().cold_bytes_written;
+  }
 }
 
 IdBatch TrainLoop::BatchOf(int64_t number) const {

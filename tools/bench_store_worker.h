@@ -18,8 +18,10 @@ namespace starling {
 struct LoopSize {
   int64_t rows = 20'000'000;
   int samples = 4096;  // Of a batch; 26 draws each.
-  int warm = 120;      // Batches before the first that is measured, without the computing.
-  int batches = 10;    // Of one measurement.
+  // What the rows' frequencies tell: the table has trained on so many samples before.
+  double history = 100e6;
+  int warm = 120;    // Batches before the first that is measured, without the computing.
+  int batches = 10;  // Of one measurement.
 };
 // Of a DeepFM 400x3 on 26 x 16 + 13 inputs, forward and backward, a sample.
 inline constexpr double kLoopFlops = 6.0 * (429 * 400 + 400 * 400 + 400 * 400 + 400);
@@ -50,6 +52,8 @@ class TrainLoop {
  private:
   TrainLoop(const LoopSize& size, std::unique_ptr<EmbeddingTable> table)
       : size_(size), table_(std::move(table)), pool_(0) {}
+  // What filling and warming left to RocksDB's threads is no part of the loop.
+  void AwaitCompactions() const;
   IdBatch BatchOf(int64_t number) const;
   absl::Status Update(const IdBatch& batch, double flops);
 

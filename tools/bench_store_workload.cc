@@ -38,6 +38,8 @@ class Zipf {
       if (area >= Area(k + 0.5) - std::pow(k, -kExponent)) return k - 1;
     }
   }
+  // Of all draws, about.
+  double Share(int64_t rank) const { return std::pow(rank + 1, -kExponent) / (high_ - low_); }
 
  private:
   // The integral of x^-s from 1.
@@ -120,15 +122,27 @@ TableSpec StoreSpec(Rule rule, int64_t memory) {
   return spec;
 }
 
-absl::Status Fill(EmbeddingTable* table, int64_t from, int64_t to, int step) {
+absl::Status Fill(EmbeddingTable* table, int64_t from, int64_t to, int step,
+                  std::span<const uint32_t> sights) {
   std::vector<float> weights(static_cast<size_t>(step) * table->width());
+  std::vector<std::pair<uint64_t, uint32_t>> rows;
   std::vector<uint64_t> ids;
+  std::vector<uint32_t> counts;
   for (int64_t row = from; row < to; row += step) {
-    ids.resize(std::min<int64_t>(step, to - row));
-    for (size_t i = 0; i < ids.size(); ++i) ids[i] = IdOfRow(row + i);
-    std::sort(ids.begin(), ids.end(), IdBefore);
-    RETURN_IF_ERROR(
-        table->LookupOrCreate(ids, {}, {}, std::span(weights).first(ids.size() * table->width())));
+    rows.clear();
+    for (int64_t r = row; r < std::min(row + step, to); ++r) {
+      rows.emplace_back(IdOfRow(r), sights.empty() ? 1 : sights[r]);
+    }
+    std::sort(rows.begin(), rows.end(),
+              [](const auto& a, const auto& b) { return IdBefore(a.first, b.first); });
+    ids.clear();
+    counts.clear();
+    for (const auto& [id, count] : rows) {
+      ids.push_back(id);
+      counts.push_back(count);
+    }
+    RETURN_IF_ERROR(table->LookupOrCreate(ids, counts, {},
+                                          std::span(weights).first(ids.size() * table->width())));
   }
   // Pages become huge in calls that make few rows.
   for (int64_t before = -1, huge = HugePageBytes(); huge > before; huge = HugePageBytes()) {
@@ -137,6 +151,16 @@ absl::Status Fill(EmbeddingTable* table, int64_t from, int64_t to, int step) {
         table->LookupOrCreate(ids, {}, {}, std::span(weights).first(ids.size() * table->width())));
   }
   return absl::OkStatus();
+}
+
+std::vector<uint32_t> ZipfSights(int64_t rows, double draws) {
+  const Zipf zipf(rows);
+  std::vector<uint32_t> sights(rows);
+  for (int64_t rank = 0; rank < rows; ++rank) {
+    const double expected = draws * zipf.Share(rank);
+    sights[rank * kSpread % rows] = static_cast<uint32_t>(std::max(1.0, std::round(expected)));
+  }
+  return sights;
 }
 
 double Seconds() {
