@@ -156,7 +156,12 @@ absl::Status TableStripe::Settle(const TableCall& call, std::span<const Missed> 
   ColdRows again;
   bool unlocked = rows != nullptr;  // Since the ids were found to be missing.
   bool admitted = false;            // The id under way.
+  constexpr size_t kAhead = 8;      // Index lines of new rows: the scan was here a while ago.
   for (size_t i = 0; i < missed.size();) {
+    if (i + kAhead < missed.size()) {
+      const uint64_t hash = BucketIndex::HashOf(call.ids[missed[i + kAhead].position]);
+      PrefetchLine(index_.view().HomeLine(hash));
+    }
     const uint32_t p = missed[i].position;
     const uint64_t id = call.ids[p];
     const uint32_t slot = unlocked ? FindSlot(id) : BucketIndex::kNone;

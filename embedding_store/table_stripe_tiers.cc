@@ -42,9 +42,13 @@ bool TableStripe::GrowIndex() {
     core_.bytes -= need;
     return false;
   }
-  constexpr uint32_t kAhead = 16;  // The processor would not guess rows of several lines.
+  // The processor would not guess rows of several lines, nor where their entries go.
+  constexpr uint32_t kLineAhead = 16, kRowAhead = 2 * kLineAhead;
+  const BucketIndex::View index = index_.view();
   for (uint32_t slot = 0; slot < rows_.slots(); ++slot) {
-    PrefetchLine(&rows_.row(slot + kAhead));
+    PrefetchLine(&rows_.row(slot + kRowAhead));
+    const RowHeader& soon = rows_.row(std::min(slot + kLineAhead, rows_.slots() - 1));
+    PrefetchLine(index.HomeLine(BucketIndex::HashOf(soon.id)));
     const RowHeader& row = rows_.row(slot);
     if (row.has(kRowUsed)) index_.Insert(BucketIndex::HashOf(row.id), slot);
   }

@@ -187,7 +187,11 @@ void UniqueIds::Rank(TableIds* table) {
   uint32_t next = 0, total = 0;
   uint64_t last = 0;
   for (size_t i = 0; i < sorted.size(); ++i) {
-    if (i + kAhead < sorted.size()) __builtin_prefetch(&numbers_[sorted[i + kAhead].number], 1);
+    if (i + kAhead < sorted.size()) {
+      const uint32_t soon = sorted[i + kAhead].number;
+      __builtin_prefetch(&numbers_[soon], 1);
+      if (with_times_) __builtin_prefetch(&times_[soon]);
+    }
     Number& of = numbers_[sorted[i].number];
     const bool fresh = i == 0 || last != sorted[i].id;
     last = sorted[i].id;
