@@ -11,8 +11,6 @@
 namespace starling {
 namespace {
 
-constexpr int64_t kStepRows = 4096;
-
 // Ids of one table, and how many of them have been seen often enough for a row.
 struct Seen {
   uint32_t needed = 1;
@@ -39,6 +37,24 @@ std::vector<Seen> SeenOf(const TableSet& tables) {
   return seen;
 }
 
+template <typename T>
+int64_t BytesOf(const std::vector<T>& values) {
+  return std::ssize(values) * static_cast<int64_t>(sizeof(T));
+}
+
+int64_t BytesOf(const Batch& batch) {
+  int64_t bytes = BytesOf(batch.labels) + BytesOf(batch.dense) + BytesOf(batch.groups) +
+                  BytesOf(batch.event_times) + BytesOf(batch.request_of_row);
+  for (const TableIds& table : batch.tables) {
+    bytes += BytesOf(table.ids) + BytesOf(table.counts) + BytesOf(table.event_times) +
+             BytesOf(table.occurrence_offsets) + BytesOf(table.occurrences);
+    for (const Slot& slot : table.slots) {
+      bytes += BytesOf(slot.offsets) + BytesOf(slot.index) + BytesOf(slot.weights);
+    }
+  }
+  return bytes;
+}
+
 }  // namespace
 
 double DistinctIds::Extrapolate(int64_t rows_all) const {
@@ -54,6 +70,7 @@ absl::StatusOr<IdSample> SampleIds(const Plan& plan, const SampleSource& source,
   ASSIGN_OR_RETURN(std::unique_ptr<FeatureCompiler> compiler,
                    FeatureCompiler::Create(plan.features));
   const int64_t rows_all = std::min(rows_max, source.rows());
+  const int64_t step = std::max<int64_t>(1, plan.job.data().batch());
   std::vector<Seen> seen = SeenOf(plan.tables);
   IdSample sample;
   sample.tables.resize(seen.size());
@@ -63,14 +80,16 @@ absl::StatusOr<IdSample> SampleIds(const Plan& plan, const SampleSource& source,
   for (int s = 0; s < source.splits().size() && sample.rows < rows_all; ++s) {
     ASSIGN_OR_RETURN(ColumnBatch columns, source.Read(s, compiler->Columns()));
     RETURN_IF_ERROR(FormRequests(compiler->features(), &columns));
-    for (int64_t i = 0; i < columns.rows && sample.rows < rows_all; i += kStepRows) {
+    for (int64_t i = 0; i < columns.rows && sample.rows < rows_all; i += step) {
       rows.clear();
-      for (int64_t r = i; r < std::min(columns.rows, i + kStepRows); ++r) rows.push_back(r);
+      for (int64_t r = i; r < std::min(columns.rows, i + step); ++r) rows.push_back(r);
       RETURN_IF_ERROR(compiler->Compile(columns, rows, /*with_labels=*/true, &batch, &bad));
       sample.rows += static_cast<int64_t>(rows.size());
+      sample.batch_bytes = std::max(sample.batch_bytes, BytesOf(batch));
       for (size_t t = 0; t < seen.size(); ++t) {
         seen[t].Add(batch.tables[t]);
         DistinctIds& d = sample.tables[t];
+        d.ids_batch = std::max(d.ids_batch, std::ssize(batch.tables[t].ids));
         d.rows = sample.rows;
         d.ids = seen[t].admitted;
         if (2 * sample.rows <= rows_all || d.rows_half == 0) {

@@ -1,4 +1,4 @@
-// A first look at data: how many distinct ids there will be.
+// A first look at data: how many distinct ids there will be, and how large batches are.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,7 @@ namespace starling {
 struct DistinctIds {
   int64_t rows_half = 0, rows = 0;
   int64_t ids_half = 0, ids = 0;
+  int64_t ids_batch = 0;  // Of one batch, at most.
 
   // Distinct ids after `rows_all` rows, by Heaps' law: the number grows as a
   // power of the rows, which the two points give. The count itself when the
@@ -23,6 +24,7 @@ struct DistinctIds {
 
 struct IdSample {
   int64_t rows = 0, bad_rows = 0;
+  int64_t batch_bytes = 0;  // Of the largest batch, compiled.
   std::vector<DistinctIds> tables;
 };
 

@@ -1,5 +1,6 @@
 // starling train: a job from Parquet to a checkpoint.
 #include <gflags/gflags.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -61,6 +62,13 @@ double FirstStepSeconds(const TrainSummary& s) {
   return ProcessAge() - (absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()) - s.first_step_at);
 }
 
+// Of this process, at most so far, as the kernel counts it.
+int64_t ResidentBytesMax() {
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  return int64_t{usage.ru_maxrss} << 10;
+}
+
 void PrintClosing(const LoadedJob& job, const TrainSummary& s) {
   std::vector<std::pair<std::string, std::string>> rows = {
       {"rows trained", WithCommas(s.samples)},
@@ -86,6 +94,7 @@ void PrintClosing(const LoadedJob& job, const TrainSummary& s) {
       {"seconds from start to first step", absl::StrFormat("%.2f", FirstStepSeconds(s))});
   rows.push_back({"seconds in evaluation, checkpoints",
                   absl::StrFormat("%.2f, %.2f", s.eval_seconds, s.checkpoint_seconds)});
+  rows.push_back({"MiB resident at most", WithCommas(ResidentBytesMax() >> 20)});
   if (job.plan.job.data().has_where()) rows.push_back({"where", WhereText(job.train->counts())});
   rows.push_back({"checkpoint", s.checkpoint});
   std::fprintf(stderr, "\n%s: trained to step %s\n", job.plan.job.name().c_str(),
@@ -109,7 +118,7 @@ void PrintJson(const LoadedJob& job, const TrainSummary& s) {
       R"("data": {"files_passed_over": %d, "splits_passed_over": %d, "rows_read": %d, "rows_matched": %d, )"
       R"("values_read": %d, "member_values_read": %d}, )"
       R"("work": {"requests": %d, "hashed": {"user": %d, "row": %d}, "scaled": {"user": %d, "row": %d}, )"
-      R"("ids_pulled": %d, "ids_pushed": %d}, "checkpoint": "%s"})"
+      R"("ids_pulled": %d, "ids_pushed": %d}, "resident_bytes_max": %d, "checkpoint": "%s"})"
       "\n",
       MetricsJson(m), s.evaluated ? "eval" : "train, progressive", s.samples,
       s.samples / std::max(1e-9, s.train_seconds), s.steps, s.state.step(), s.bad_rows,
@@ -118,7 +127,7 @@ void PrintJson(const LoadedJob& job, const TrainSummary& s) {
       read.splits_passed_over, read.rows_read, read.rows_matched, read.values_read,
       read.member_values_read, s.requests, s.request_work.hashed, s.row_work.hashed,
       s.request_work.scaled, s.row_work.scaled, s.counts.ids_pulled, s.counts.ids_pushed,
-      s.checkpoint.c_str());
+      ResidentBytesMax(), s.checkpoint.c_str());
 }
 
 absl::StatusOr<std::set<std::string>> Allowed() {

@@ -18,6 +18,7 @@
 #include "sample_io/pass_order.h"
 #include "tools/flags.h"
 #include "tools/job.h"
+#include "tools/memory_estimate.h"
 #include "tools/sample.h"
 #include "tools/verbs.h"
 
@@ -101,6 +102,21 @@ Json DescribeSource(const SampleSource& source) {
           {"read_memory", source.read_memory()}};
 }
 
+Json DescribeMemory(const MemoryEstimate& memory) {
+  return {{"resident_estimate", memory.total()}, {"tables", memory.tables},
+          {"reading", memory.reading},           {"steps", memory.steps},
+          {"network", memory.network},           {"process", memory.process}};
+}
+
+void PrintMemory(const Json& memory) {
+  const auto bytes = [&](const char* part) { return Bytes(memory[part].get<double>()); };
+  std::printf(
+      "  memory   about %s resident: tables %s, reading ahead %s, batches and their rows %s, "
+      "network %s, program %s\n",
+      bytes("resident_estimate").c_str(), bytes("tables").c_str(), bytes("reading").c_str(),
+      bytes("steps").c_str(), bytes("network").c_str(), bytes("process").c_str());
+}
+
 absl::StatusOr<Json> Describe(const LoadedJob& job) {
   const Plan& plan = job.plan;
   NetworkOptions options{plan.job.train().tile(), plan.job.train().lanes()};
@@ -116,11 +132,15 @@ absl::StatusOr<Json> Describe(const LoadedJob& job) {
               {"tables", Json::array()}};
   out["mixing"] = DescribeMixing(plan, *job.train);
   if (job.eval != nullptr) out["eval"] = DescribeSource(*job.eval);
+  int64_t table_bytes = 0;
   for (int t = 0; t < plan.tables.tables_size(); ++t) {
     ASSIGN_OR_RETURN(Json table,
                      DescribeTable(plan.tables.tables(t), sample.tables[t], job.train->rows()));
+    table_bytes +=
+        std::min(table["bytes_estimate"].get<int64_t>(), table["memory_budget"].get<int64_t>());
     out["tables"].push_back(std::move(table));
   }
+  out["memory"] = DescribeMemory(EstimateMemory(plan, *job.train, sample, *network, table_bytes));
   out["dense_parameters"] = network->param_floats();
   const auto& devices = plan.job.train().devices();
   if (!devices.empty()) out["devices"] = std::vector<std::string>(devices.begin(), devices.end());
@@ -159,6 +179,7 @@ void PrintReport(const Json& report) {
   }
   std::printf("  dense    %s parameters\n",
               WithCommas(report["dense_parameters"].get<int64_t>()).c_str());
+  PrintMemory(report["memory"]);
   if (report.contains("devices") && report["devices"].size() > 1) {
     std::printf("  devices  %s: a replica on each, the %d tiles of a batch divided among them\n",
                 absl::StrJoin(report["devices"].get<std::vector<std::string>>(), ", ").c_str(),

@@ -66,6 +66,17 @@ def test_validate_tells_size_and_cost_and_the_schema_is_json(tmp_path, data):
     assert "features" in schema["properties"]
 
 
+def test_validate_predicts_what_training_holds_in_memory(tmp_path):
+    run("generate", "--out", tmp_path / "data", "--shape", "criteo", "--rows", 120000, "--eval_rows", 1000)
+    config = write_config(tmp_path / "job.yaml", tmp_path / "data", tmp_path / "run")
+    config.write_text(config.read_text().replace("group: user, ", ""))
+    predicted = run_json("validate", "--config", config)["memory"]["resident_estimate"]
+    assert "resident" in run("validate", "--config", config).stdout
+    resident = run_json("train", "--config", config)["resident_bytes_max"]
+    # Half of it is the program itself, whose libraries differ from machine to machine.
+    assert 0.75 < resident / predicted < 1.33, (resident, predicted)
+
+
 def test_init_writes_a_config_that_trains(tmp_path, data):
     run("init", data / "train", "--out", tmp_path / "job.yaml")
     text = (tmp_path / "job.yaml").read_text()
