@@ -2,6 +2,7 @@
 // after another, an end mark): told apart by the first bytes. A part is a
 // record batch.
 #include <arrow/array.h>
+#include <arrow/array/concatenate.h>
 #include <arrow/buffer.h>
 #include <arrow/chunked_array.h>
 #include <arrow/io/interfaces.h>
@@ -13,12 +14,14 @@
 #include <arrow/type.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "base/status.h"
 #include "sample_io/arrow_reading.h"
 #include "sample_io/data_path.h"
+#include "sample_io/ipc_batches.h"
 #include "sample_io/sample_file.h"
 
 namespace starling {
@@ -27,7 +30,10 @@ namespace {
 using Input = std::shared_ptr<arrow::io::RandomAccessFile>;
 using BatchResult = arrow::Result<std::shared_ptr<arrow::RecordBatch>>;
 
-constexpr absl::string_view kEndMark("\xFF\xFF\xFF\xFF\0\0\0\0", 8);
+constexpr int64_t kFileHead = 8;  // Before the first message of a file: its magic word.
+// What a batch takes as columns, to its bytes: narrow numbers are widened, strings
+// pointed at; and at least, by value, however well it is packed.
+constexpr int64_t kWidening = 2, kValueBytes = 16;
 
 // `fields`: positions in the schema, of the columns to be read.
 arrow::ipc::IpcReadOptions ReadOptions(const std::vector<int>& fields) {
@@ -60,6 +66,10 @@ class IpcFile : public SampleFile {
                                           "\"): ", status.message()));
     }
     ASSIGN_OR_RETURN(fields_, FieldsOf(path_, *schema_));
+    for (size_t i = 0; i < part_rows_.size(); ++i) {
+      part_bytes_.push_back(std::max(kWidening * batches_[i].bytes,
+                                     part_rows_[i] * std::ssize(fields_) * kValueBytes));
+    }
     return absl::OkStatus();
   }
 
@@ -67,6 +77,8 @@ class IpcFile : public SampleFile {
   const std::vector<Field>& fields() const override { return fields_; }
   const std::vector<int64_t>& part_rows() const override { return part_rows_; }
   absl::string_view part_name() const override { return "record batch"; }
+  const std::vector<int64_t>& part_bytes() const override { return part_bytes_; }
+  int64_t least_bytes(int part) const override { return ByColumn() ? 0 : batches_[part].bytes; }
 
   absl::StatusOr<std::vector<Column>> Read(const PartRange& range,
                                            const std::vector<std::string>& columns,
@@ -74,37 +86,59 @@ class IpcFile : public SampleFile {
     const std::string where = absl::StrCat(path_, ": record batch ", range.part);
     ASSIGN_OR_RETURN(Input input, Reopen(path_, bytes_, where));
     std::vector<Column> out(columns.size());
-    if (columns.empty()) return out;
-    std::vector<int> wanted;
-    for (const std::string& name : columns) {
-      const Field* field = FieldNamed(fields_, name);
-      const int index = schema_->GetFieldIndex(field != nullptr ? field->top : name);
-      if (std::find(wanted.begin(), wanted.end(), index) == wanted.end()) wanted.push_back(index);
+    for (size_t i = 0; i < columns.size(); ++i) out[i].name = columns[i];
+    if (IsWhole(range) || !ByColumn()) {
+      RETURN_IF_ERROR(Annotate(ReadColumns(input, range, out), where));
+      return out;
     }
-    BatchResult batch = GuardedCall<BatchResult, arrow::Status>([&] {
-      return is_stream_ ? ReadOfStream(input, range.part, wanted)
-                        : ReadOfFile(input, range.part, wanted);
-    });
-    if (!batch.ok()) return Annotate(DamagedFile(batch.status().message()), where);
-    if ((*batch)->num_rows() != part_rows_[range.part]) {
-      return Annotate(DamagedFile("another number of rows than before"), where);
-    }
-    for (size_t i = 0; i < columns.size(); ++i) {
-      out[i].name = columns[i];
-      RETURN_IF_ERROR(Annotate(TakeColumn(**batch, range, &out[i]),
-                               absl::StrCat(where, ": column ", columns[i])));
+    // A column at a time: that the batch is cut means that all are too much at once.
+    for (Column& column : out) {
+      RETURN_IF_ERROR(Annotate(ReadColumns(input, range, {&column, 1}), where));
     }
     return out;
   }
 
  private:
+  // True if a column can be read without the others. Arrow alone has read the dictionaries.
+  bool ByColumn() const { return !has_dictionary_; }
+  bool IsWhole(const PartRange& range) const { return range.rows == part_rows_[range.part]; }
+
+  // Fills `columns`, whose names are there.
+  absl::Status ReadColumns(const Input& input, const PartRange& range,
+                           std::span<Column> columns) const {
+    if (columns.empty()) return absl::OkStatus();
+    std::vector<int> wanted;
+    for (const Column& column : columns) {
+      const Field* field = FieldNamed(fields_, column.name);
+      const int index = schema_->GetFieldIndex(field != nullptr ? field->top : column.name);
+      if (std::find(wanted.begin(), wanted.end(), index) == wanted.end()) wanted.push_back(index);
+    }
+    BatchResult batch = GuardedCall<BatchResult, arrow::Status>([&] {
+      if (!has_dictionary_) return ReadAlone(input, batches_[range.part], wanted);
+      return is_stream_ ? ReadOfStream(input, range.part, wanted)
+                        : ReadOfFile(input, range.part, wanted);
+    });
+    if (!batch.ok()) return DamagedFile(batch.status().message());
+    if ((*batch)->num_rows() != part_rows_[range.part]) {
+      return DamagedFile("another number of rows than before");
+    }
+    for (Column& column : columns) {
+      RETURN_IF_ERROR(
+          Annotate(TakeColumn(**batch, range, &column), absl::StrCat("column ", column.name)));
+    }
+    return absl::OkStatus();
+  }
+
   arrow::Status IndexFile(const Input& input) {
-    ARROW_ASSIGN_OR_RAISE(auto reader,
-                          arrow::ipc::RecordBatchFileReader::Open(input, ReadOptions({0})));
-    // The reader's schema is of the included fields alone.
-    ARROW_ASSIGN_OR_RAISE(auto full, arrow::ipc::RecordBatchFileReader::Open(input));
-    schema_ = full->schema();
-    if (schema_->num_fields() == 0) return arrow::Status::Invalid("there is no column");
+    ARROW_ASSIGN_OR_RAISE(auto reader, arrow::ipc::RecordBatchFileReader::Open(input));
+    ARROW_RETURN_NOT_OK(TakeSchema(reader->schema()));
+    ARROW_ASSIGN_OR_RAISE(IpcBatches found, FindBatches(*input, kFileHead));
+    if (std::ssize(found.batches) != reader->num_record_batches()) {
+      return arrow::Status::Invalid(found.batches.size(), " record batches, but ",
+                                    reader->num_record_batches(), " by the footer");
+    }
+    batches_ = std::move(found.batches);
+    if (!has_dictionary_) return CountRows(input);
     for (int i = 0; i < reader->num_record_batches(); ++i) {
       ARROW_ASSIGN_OR_RAISE(auto batch, reader->ReadRecordBatch(i));
       part_rows_.push_back(batch->num_rows());
@@ -116,29 +150,45 @@ class IpcFile : public SampleFile {
   // end mark nobody can tell whether rows are missing, so the mark must be there.
   arrow::Status IndexStream(const Input& input) {
     arrow::ipc::DictionaryMemo memo;
-    ARROW_ASSIGN_OR_RAISE(schema_, arrow::ipc::ReadSchema(input.get(), &memo));
-    if (schema_->num_fields() == 0) return arrow::Status::Invalid("there is no column");
+    ARROW_ASSIGN_OR_RAISE(auto schema, arrow::ipc::ReadSchema(input.get(), &memo));
+    ARROW_RETURN_NOT_OK(TakeSchema(std::move(schema)));
+    ARROW_ASSIGN_OR_RAISE(IpcBatches found, FindBatches(*input, 0));
+    if (!found.ended) {
+      return arrow::Status::Invalid("the stream has no end mark: it was cut short");
+    }
+    batches_ = std::move(found.batches);
+    return has_dictionary_ ? CountRowsInTurn(input) : CountRows(input);
+  }
+
+  arrow::Status TakeSchema(std::shared_ptr<arrow::Schema> schema) {
+    schema_ = std::move(schema);
     for (const auto& field : schema_->fields()) {
       has_dictionary_ = has_dictionary_ || HasDictionary(*field->type());
     }
+    if (schema_->num_fields() > 0) return arrow::Status::OK();
+    return arrow::Status::Invalid("there is no column");
+  }
+
+  arrow::Status CountRows(const Input& input) {
+    for (const IpcBatch& at : batches_) {
+      ARROW_ASSIGN_OR_RAISE(auto batch, ReadAlone(input, at, {0}));
+      part_rows_.push_back(batch->num_rows());
+    }
+    return arrow::Status::OK();
+  }
+
+  // By reading batches one after the other, as their dictionaries ask for.
+  arrow::Status CountRowsInTurn(const Input& input) {
     ARROW_RETURN_NOT_OK(input->Seek(0));
     ARROW_ASSIGN_OR_RAISE(auto reader,
                           arrow::ipc::RecordBatchStreamReader::Open(input, ReadOptions({0})));
-    while (true) {
-      ARROW_ASSIGN_OR_RAISE(int64_t at, input->Tell());
+    for (size_t i = 0; i < batches_.size(); ++i) {
       std::shared_ptr<arrow::RecordBatch> batch;
       ARROW_RETURN_NOT_OK(reader->ReadNext(&batch));
-      if (batch == nullptr) break;
-      offsets_.push_back(at);
+      if (batch == nullptr) return arrow::Status::Invalid("batch ", i, " is missing");
       part_rows_.push_back(batch->num_rows());
     }
-    ARROW_ASSIGN_OR_RAISE(int64_t end, input->Tell());
-    const int64_t mark = static_cast<int64_t>(kEndMark.size());
-    if (end >= mark) {
-      ARROW_ASSIGN_OR_RAISE(auto last, input->ReadAt(end - mark, mark));
-      if (last->ToString() == kEndMark) return arrow::Status::OK();
-    }
-    return arrow::Status::Invalid("the stream has no end mark: it was cut short");
+    return arrow::Status::OK();
   }
 
   BatchResult ReadOfFile(const Input& input, int part, const std::vector<int>& wanted) const {
@@ -147,15 +197,15 @@ class IpcFile : public SampleFile {
     return reader->ReadRecordBatch(part);
   }
 
-  // Straight to the batch's bytes, unless dictionaries may stand before it.
+  // Of a batch that needs no dictionary: the bytes of these columns alone.
+  BatchResult ReadAlone(const Input& input, const IpcBatch& at,
+                        const std::vector<int>& wanted) const {
+    arrow::ipc::DictionaryMemo memo;
+    const auto body = BodyOf(at, input.get());
+    return arrow::ipc::ReadRecordBatch(*at.header, schema_, &memo, ReadOptions(wanted), body.get());
+  }
+
   BatchResult ReadOfStream(const Input& input, int part, const std::vector<int>& wanted) const {
-    if (!has_dictionary_) {
-      ARROW_RETURN_NOT_OK(input->Seek(offsets_[part]));
-      arrow::ipc::DictionaryMemo memo;
-      ARROW_ASSIGN_OR_RAISE(auto message, arrow::ipc::ReadMessage(input.get()));
-      if (message == nullptr) return arrow::Status::Invalid("the batch is missing");
-      return arrow::ipc::ReadRecordBatch(*message, schema_, &memo, ReadOptions(wanted));
-    }
     ARROW_ASSIGN_OR_RAISE(auto reader,
                           arrow::ipc::RecordBatchStreamReader::Open(input, ReadOptions(wanted)));
     std::shared_ptr<arrow::RecordBatch> batch;
@@ -171,20 +221,27 @@ class IpcFile : public SampleFile {
     const Field* field = FieldNamed(fields_, column->name);
     auto array = field != nullptr ? batch.GetColumnByName(field->top) : nullptr;
     if (array == nullptr) return absl::FailedPreconditionError("no such column in the file");
+    if (!IsWhole(range)) array = array->Slice(range.begin, range.rows);
     // IPC has no checksums: what the bytes claim is checked in full before it is followed.
     if (auto status = array->ValidateFull(); !status.ok()) return DamagedFile(status.message());
-    auto slice = std::make_shared<arrow::ChunkedArray>(array->Slice(range.begin, range.rows));
-    return ToColumn(slice, *field, range.rows, column);
+    if (!IsWhole(range)) {  // A copy: strings would keep all of the batch's in memory.
+      using ArrayResult = arrow::Result<std::shared_ptr<arrow::Array>>;
+      ArrayResult copy =
+          GuardedCall<ArrayResult, arrow::Status>([&] { return arrow::Concatenate({array}); });
+      if (!copy.ok()) return DamagedFile(copy.status().message());
+      array = *std::move(copy);
+    }
+    return ToColumn(std::make_shared<arrow::ChunkedArray>(array), *field, range.rows, column);
   }
 
   const std::string path_;
   std::vector<Field> fields_;
-  std::vector<int64_t> part_rows_;
+  std::vector<int64_t> part_rows_, part_bytes_;
+  std::vector<IpcBatch> batches_;
   int64_t bytes_ = 0;
   std::shared_ptr<arrow::Schema> schema_;
   bool is_stream_ = false;
   bool has_dictionary_ = false;
-  std::vector<int64_t> offsets_;  // Of a stream's batches.
 };
 
 }  // namespace

@@ -52,11 +52,14 @@ class SampleFile {
   virtual const std::vector<int64_t>& part_rows() const = 0;
   virtual absl::string_view part_name() const = 0;  // "row group"
   // What reading all columns of a part takes in memory, near enough. Empty: parts
-  // are small, or are read whole even if a part of them is asked for.
+  // are small.
   virtual const std::vector<int64_t>& part_bytes() const {
     static const std::vector<int64_t> none;
     return none;
   }
+  // What reading one row of a part takes in memory, near enough, where that is not
+  // little: the part is then read whole even if a part of it is asked for.
+  virtual int64_t least_bytes(int /*part*/) const { return 0; }
   // What the file itself tells of a column's values; nothing, in most formats.
   // REQUIRES: the index was not dropped.
   virtual ValueBounds BoundsOf(int /*part*/, const std::string& /*column*/) const { return {}; }

@@ -25,6 +25,8 @@ constexpr int64_t kIndexBytesMax = 256 << 20;  // Footers beyond are parsed anew
 
 // A split is at most this share of the budget, for several are in memory at once.
 constexpr int64_t kSplitShare = 8;
+// What can only be read whole may be this share.
+constexpr int64_t kWholeShare = 2;
 // Pieces of a part end between batches, of the usual sizes, …
 constexpr int64_t kPieceAlign = 4096;
 // … and are not so many that a footer which tells nonsense fills the memory.
@@ -61,6 +63,7 @@ class FileSource : public SampleSource {
     RETURN_IF_ERROR(OpenFiles(paths));
     RETURN_IF_ERROR(Merge(*first));
     if (where_) RETURN_IF_ERROR(Annotate(where_->Bind(schema_), "where"));
+    RETURN_IF_ERROR(CheckParts());
     ListSplits();
     if (where_) fingerprint_ = HashBytes(options.where, fingerprint_);
     if (rows_ > 0) return absl::OkStatus();
@@ -228,6 +231,23 @@ class FileSource : public SampleSource {
     for (const auto& [key, is_int] : keys_.is_int()) {
       schema->push_back({key, is_int ? "int64" : "string"});
     }
+  }
+
+  // A part that cannot be read in pieces must fit into the budget beside another.
+  absl::Status CheckParts() const {
+    for (const File& file : files_) {
+      const SampleFile& data = *file.data;
+      for (size_t part = 0; part < data.part_rows().size(); ++part) {
+        const int64_t bytes = data.least_bytes(static_cast<int>(part));
+        if (bytes <= read_memory_ / kWholeShare || !file.may_match[part]) continue;
+        return absl::FailedPreconditionError(absl::StrCat(
+            data.path(), ": ", data.part_name(), " ", part, " takes ", bytes >> 20,
+            " MiB and can only be read whole, which is more than half of data.read_memory (",
+            read_memory_ >> 20,
+            " MiB); raise that, or write smaller ones or without dictionaries"));
+      }
+    }
+    return absl::OkStatus();
   }
 
   void ListSplits() {
