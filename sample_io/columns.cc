@@ -103,8 +103,9 @@ void Reorder(const std::vector<int64_t>& order, ColumnBatch* batch) {
 
 std::vector<int64_t> RequestStarts(const ColumnBatch& batch) {
   std::vector<int64_t> starts(batch.requests + 1, 0);
-  for (uint32_t request : batch.request_of_row) ++starts[request + 1];
-  for (int64_t r = 0; r < batch.requests; ++r) starts[r + 1] += starts[r];
+  // Each row says where its request ends, until a later one does.
+  for (int64_t row = 0; row < batch.rows; ++row) starts[batch.request_of_row[row] + 1] = row + 1;
+  for (int64_t r = 0; r < batch.requests; ++r) starts[r + 1] = std::max(starts[r], starts[r + 1]);
   return starts;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <type_traits>
 
@@ -140,6 +141,23 @@ void FillNumbers(const Column& column, std::span<const int64_t> entries, const R
         good[i] &= std::isfinite(dense[v]);
       }
     }
+  }
+}
+
+void CopyToRows(std::span<const float> of_requests, std::span<const int64_t> request_of_row,
+                int64_t width, float* dense) {
+  // Blocks of a known size are copied without a call; the last may overlap the one before.
+  constexpr int64_t kBlock = 4;
+  for (size_t i = 0; i < request_of_row.size(); ++i, dense += width) {
+    const float* from = of_requests.data() + request_of_row[i] * width;
+    if (width < kBlock) {
+      std::copy_n(from, width, dense);
+      continue;
+    }
+    for (int64_t at = 0; at + kBlock <= width; at += kBlock) {
+      std::memcpy(dense + at, from + at, kBlock * sizeof(float));
+    }
+    std::memcpy(dense + width - kBlock, from + width - kBlock, kBlock * sizeof(float));
   }
 }
 

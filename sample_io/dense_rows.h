@@ -28,4 +28,8 @@ void FillNumbers(const Column& column, std::span<const int64_t> entries, const R
 // What is wrong with one row, for a person; "" if nothing is.
 std::string WhyNotNumbers(const Column& column, int64_t entry, const RawPlan& plan);
 
+// Copies to row i of `dense` the numbers of its request, all `width` of them.
+void CopyToRows(std::span<const float> of_requests, std::span<const int64_t> request_of_row,
+                int64_t width, float* dense);
+
 }  // namespace starling

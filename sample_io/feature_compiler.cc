@@ -148,8 +148,8 @@ class Compiler : public FeatureCompiler {
       scratch->asked.resize(columns.rows);
       std::iota(scratch->asked.begin(), scratch->asked.end(), 0);
     }
-    scratch->asked_requests = RequestsOf(columns, rows);
-    scratch->derived.Start(columns, rows, scratch->asked_requests);
+    RequestsOf(columns, scratch->asked, &scratch->asked_requests);
+    scratch->derived.Start(columns, scratch->asked, scratch->asked_requests);
     for (int i = 0; i < features_.ids_size(); ++i) {
       ASSIGN_OR_RETURN(Input input, FindInput(features_.ids(i), id_steps_[i], "an id feature",
                                               &scratch->derived));
@@ -185,11 +185,9 @@ class Compiler : public FeatureCompiler {
     scratch->request_good.assign(requests, 1);
     const int64_t of_requests =
         FillTiles(in, scratch, true, scratch->request_dense.data(), &scratch->request_good);
-    for (size_t i = 0; of_requests > 0 && i < n; ++i) {
-      const int64_t request = request_of_row[i];
-      std::copy_n(scratch->request_dense.data() + request * dense_width_, dense_width_,
-                  batch->dense.data() + i * dense_width_);
-      scratch->good[i] = scratch->request_good[request];
+    if (of_requests > 0) {
+      CopyToRows(scratch->request_dense, request_of_row, dense_width_, batch->dense.data());
+      for (size_t i = 0; i < n; ++i) scratch->good[i] = scratch->request_good[request_of_row[i]];
     }
     batch->request_work.scaled = of_requests;
     batch->row_work.scaled = FillTiles(in, scratch, false, batch->dense.data(), &scratch->good);
@@ -224,8 +222,8 @@ class Compiler : public FeatureCompiler {
     const auto& good = scratch->good;
     if (scratch->derived.faults.empty() && std::find(good.begin(), good.end(), 0) == good.end()) {
       scratch->kept = scratch->asked;
-      scratch->places.resize(good.size());
-      return std::iota(scratch->places.begin(), scratch->places.end(), 0);
+      const std::span<const int64_t> places = scratch->derived.places();
+      return scratch->places.assign(places.begin(), places.end());
     }
     for (size_t i = 0; i < scratch->asked.size(); ++i) {
       const int64_t row = scratch->asked[i];

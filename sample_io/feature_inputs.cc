@@ -21,24 +21,35 @@ void DerivedColumns::Start(const ColumnBatch& columns, std::span<const int64_t> 
   derived_.clear();
   faults.Clear();
   asked_requests_ = requests;
-  places_.resize(rows.empty() ? columns.rows : rows.size());
-  std::iota(places_.begin(), places_.end(), 0);
-  request_of_row_.resize(requests.size());
-  requests_.clear();
-  for (size_t i = 0; i < requests.size(); ++i) {
-    if (requests_.empty() || requests_.back() != requests[i]) requests_.push_back(requests[i]);
-    request_of_row_[i] = static_cast<int64_t>(requests_.size()) - 1;
+  if (places_.size() < rows.size()) {
+    const size_t known = places_.size();
+    places_.resize(rows.size());
+    std::iota(places_.begin() + static_cast<int64_t>(known), places_.end(), known);
   }
+  request_of_row_.resize(requests.size());
+  requests_.resize(requests.size());
+  int64_t last = -1, place = -1;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    place += requests[i] != last;
+    last = requests[i];
+    requests_[place] = last;
+    request_of_row_[i] = place;
+  }
+  requests_.resize(place + 1);
 }
 
 void DerivedColumns::RequestPlaces(std::span<const int64_t> rows,
                                    std::vector<int64_t>* places) const {
-  places->clear();
-  for (size_t i = 0; !flat() && i < rows.size(); ++i) {
+  places->resize(flat() ? 0 : rows.size());
+  int64_t last = -1;
+  size_t next = 0;
+  for (size_t i = 0; i < places->size(); ++i) {
     const int64_t place = request_of_row_[rows[i]];
-    if (!places->empty() && requests_[places->back()] == requests_[place]) continue;
-    places->push_back(place);
+    next += last == -1 || requests_[place] != requests_[last];
+    last = place;
+    (*places)[next - 1] = place;
   }
+  places->resize(next);
 }
 
 bool DerivedColumns::AllByRequest(
@@ -67,7 +78,7 @@ absl::StatusOr<Input> DerivedColumns::Run(
   const bool by_request = AllByRequest(specs);
   RowFaults request_faults;
   DeriveInput in;
-  in.rows = by_request ? std::ssize(requests_) : std::ssize(places_);
+  in.rows = by_request ? std::ssize(requests_) : std::ssize(rows_);
   for (size_t s = 0; s < steps.size(); ++s) {
     in.columns.clear();
     if (s > 0) in.columns.push_back({&derived_.back().column, {}});

@@ -35,13 +35,13 @@ absl::StatusOr<const Column*> FindColumn(const ColumnBatch& columns, const std::
 // sequence is cut and hashed once; any other has an entry for each row asked for.
 class DerivedColumns {
  public:
-  // The next batch. The arguments outlive its use; no rows: all of `columns`.
-  // `requests` are those of the rows (RequestsOf).
+  // The next batch. The arguments outlive its use. `requests` are those of the
+  // rows (RequestsOf).
   void Start(const ColumnBatch& columns, std::span<const int64_t> rows,
              std::span<const int64_t> requests);
   // The entry that each row asked for has in a derived column.
   std::span<const int64_t> EntriesOf(const Column& column) const {
-    return column.by_request ? request_of_row_ : places_;
+    return column.by_request ? std::span(request_of_row_) : places();
   }
   // The requests asked for, each once, as entries of such a column, …
   std::span<const int64_t> RequestsIn(const Input& input) const {
@@ -49,6 +49,8 @@ class DerivedColumns {
   }
   // … and for each row asked for the place of its request among these.
   std::span<const int64_t> request_of_row() const { return request_of_row_; }
+  // 0, 1, … for the rows asked for.
+  std::span<const int64_t> places() const { return std::span(places_).first(rows_.size()); }
   // Places of the requests that have any of the rows asked for at `rows`, ascending.
   void RequestPlaces(std::span<const int64_t> rows, std::vector<int64_t>* places) const;
 
@@ -70,7 +72,7 @@ class DerivedColumns {
   std::span<const int64_t> asked_requests_;  // By row asked for: its request in the data,
   std::vector<int64_t> request_of_row_;      // and the place of that in …
   std::vector<int64_t> requests_;            // … the requests asked for, each once.
-  std::vector<int64_t> places_;              // 0, 1, … for the rows asked for.
+  std::vector<int64_t> places_;              // 0, 1, … for as many rows as ever were.
   std::deque<Derived> derived_;              // Their addresses stay.
 };
 

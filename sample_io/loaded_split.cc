@@ -123,8 +123,9 @@ absl::Status LoadSplit(const SampleSource& source, const FeatureSet& features,
   split->nested = !columns.flat() && columns.requests == file_rows && features.request().empty();
   if (!columns.flat()) split->file_starts = RequestStarts(columns);
   RETURN_IF_ERROR(Annotate(SetOrder(options, of, split), of.Place()));
-  if (options.shuffle || !TakesAll(options.sample)) Reorder(split->order, &columns);
-  if (!columns.flat()) split->starts = RequestStarts(columns);
+  const bool reordered = options.shuffle || !TakesAll(options.sample);
+  if (reordered) Reorder(split->order, &columns);
+  if (!columns.flat()) split->starts = reordered ? RequestStarts(columns) : split->file_starts;
   split->batches = BatchesOf(*split, options.batch_rows);
   return absl::OkStatus();
 }

@@ -216,11 +216,12 @@ class ParquetFile : public SampleFile {
     auto reader =
         OpenReader(opened, footer_, range, range.rows == part_rows_[range.part], &skipped);
     if (!reader.ok()) return NotParquet(path_, reader.status());
+    RowStarts starts;
     std::vector<Column> out = std::move(spent);
     out.resize(columns.size());
     for (size_t i = 0; i < columns.size(); ++i) {
       out[i] = Emptied(columns[i], std::move(out[i]));
-      RETURN_IF_ERROR(Annotate(ReadColumn(**reader, skipped, range, &out[i]),
+      RETURN_IF_ERROR(Annotate(ReadColumn(**reader, skipped, range, &starts, &out[i]),
                                absl::StrCat(where, ": column ", columns[i])));
     }
     return out;
@@ -255,7 +256,7 @@ class ParquetFile : public SampleFile {
   }
 
   absl::Status ReadColumn(parquet::arrow::FileReader& reader, const SkippedRows& skipped,
-                          const PartRange& range, Column* column) const {
+                          const PartRange& range, RowStarts* starts, Column* column) const {
     const Field* field = FieldNamed(fields_, column->name);
     const parquet::arrow::SchemaField* found = nullptr;
     for (const auto& top : reader.manifest().schema_fields) {
@@ -268,7 +269,8 @@ class ParquetFile : public SampleFile {
       const arrow::DataType& type = *leaf->field->type();
       const parquet::ColumnDescriptor& stored = *footer->schema()->Column(leaf->column_index);
       if (IsFlat(type, stored) || IsInOneList(type, stored)) {
-        return ReadNumbers(reader, leaf->column_index, field->in_list, skipped, range, column);
+        return ReadNumbers(reader, leaf->column_index, field->in_list, skipped, range, starts,
+                           column);
       }
     }
     std::vector<int> leaves;
@@ -285,15 +287,19 @@ class ParquetFile : public SampleFile {
 
   static absl::Status ReadNumbers(parquet::arrow::FileReader& reader, int leaf, bool member,
                                   const SkippedRows& skipped, const PartRange& range,
-                                  Column* column) {
+                                  RowStarts* starts, Column* column) {
     using Rows = arrow::Result<int64_t>;
     Rows rows = GuardedCall<Rows, arrow::Status>([&]() -> Rows {
-      auto chunk = reader.parquet_reader()->RowGroup(range.part)->Column(leaf);
-      int64_t found = 0;
-      if (chunk->descr()->max_repetition_level() > 0) {
-        ARROW_RETURN_NOT_OK(ReadLists(*chunk, range.begin, range.rows, member, column, &found));
+      const auto group = reader.parquet_reader()->RowGroup(range.part);
+      const auto& stored = *group->metadata()->schema()->Column(leaf);
+      if (stored.max_repetition_level() > 0) {
+        int64_t found = 0;
+        const auto pages = group->GetColumnPageReader(leaf);
+        ARROW_RETURN_NOT_OK(
+            ReadLists(*pages, stored, {range.begin, range.rows, member}, starts, column, &found));
         return found;
       }
+      const auto chunk = group->Column(leaf);
       ARROW_RETURN_NOT_OK(ReadFlat(*chunk, skipped[leaf], range.begin, range.rows, column));
       return column->rows;
     });

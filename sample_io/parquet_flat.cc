@@ -83,9 +83,7 @@ bool IsPlainNumber(const arrow::DataType& type, const parquet::ColumnDescriptor&
   }
 }
 
-void SetNumbers(const parquet::ColumnReader& reader, Column* column) {
-  const parquet::Type::type type = reader.type();
-  const bool ints = type == parquet::Type::INT64 || type == parquet::Type::INT32;
+void SetNumbers(bool ints, Column* column) {
   column->type = ints ? ColumnType::kInt64 : ColumnType::kDouble;
   if (ints) {
     column->doubles = {};
@@ -100,7 +98,8 @@ bool IsFlat(const arrow::DataType& type, const parquet::ColumnDescriptor& column
 
 arrow::Status ReadFlat(parquet::ColumnReader& reader, const int64_t& skipped, int64_t begin,
                        int64_t rows, Column* column) {
-  SetNumbers(reader, column);
+  const parquet::Type::type type = reader.type();
+  SetNumbers(type == parquet::Type::INT64 || type == parquet::Type::INT32, column);
   switch (reader.type()) {
     case parquet::Type::INT64:
       return ReadValues<parquet::Int64Type>(reader, skipped, begin, rows, &column->ints, column);

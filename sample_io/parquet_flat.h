@@ -24,8 +24,8 @@ bool IsPlainNumber(const arrow::DataType& type, const parquet::ColumnDescriptor&
 // inside structs.
 bool IsFlat(const arrow::DataType& type, const parquet::ColumnDescriptor& column);
 
-// Says what numbers a column of the stored type holds, and frees those of the other.
-void SetNumbers(const parquet::ColumnReader& reader, Column* column);
+// Says whether a column holds integers, and frees numbers of the other kind.
+void SetNumbers(bool ints, Column* column);
 
 // Fills rows [begin, begin + rows) of a column chunk into `column`, but for the
 // name; its numbers may be there from before, and are overwritten. `reader` has read nothing yet;

@@ -113,33 +113,43 @@ absl::Status FormRequests(const FeatureSet& features, ColumnBatch* batch) {
   return features.request().empty() ? absl::OkStatus() : GroupRows(features, batch);
 }
 
-std::vector<int64_t> RequestsOf(const ColumnBatch& columns, std::span<const int64_t> rows) {
-  if (columns.flat()) return {};
-  const std::vector<uint32_t>& of = columns.request_of_row;
-  if (rows.empty()) return {of.begin(), of.end()};
-  std::vector<int64_t> requests;
-  requests.reserve(rows.size());
-  for (int64_t row : rows) requests.push_back(of[row]);
-  return requests;
+void RequestsOf(const ColumnBatch& columns, std::span<const int64_t> rows,
+                std::vector<int64_t>* requests) {
+  requests->resize(columns.flat() ? 0 : rows.size());
+  for (size_t i = 0; i < requests->size(); ++i) (*requests)[i] = columns.request_of_row[rows[i]];
 }
 
+// A branch on whether a row begins a request would be guessed wrong: what is written
+// of a request by its first rows, the next ones overwrite.
 void KeptRequests::Fill(const ColumnBatch& columns, std::span<const int64_t> kept, Batch* batch) {
-  entries.clear();
-  rows.clear();
-  times.clear();
-  if (columns.flat()) return;
-  for (size_t i = 0; i < kept.size(); ++i) {
+  const size_t n = columns.flat() ? 0 : kept.size();
+  entries.resize(n + 1);
+  rows.resize(n + 1);
+  batch->request_of_row.resize(n);
+  int64_t last = -1;
+  size_t count = 0;
+  for (size_t i = 0; i < n; ++i) {
     const int64_t request = columns.request_of_row[kept[i]];
-    if (entries.empty() || entries.back() != request) {
-      entries.push_back(request);
-      rows.push_back(0);
-      times.push_back(0);
-    }
-    ++rows.back();
-    if (!batch->event_times.empty()) times.back() = std::max(times.back(), batch->event_times[i]);
-    batch->request_of_row.push_back(static_cast<uint32_t>(entries.size() - 1));
+    count += request != last;
+    last = request;
+    entries[count] = request;
+    rows[count] = static_cast<uint32_t>(i) + 1;  // Where the request ends, for now.
+    batch->request_of_row[i] = static_cast<uint32_t>(count) - 1;
   }
-  batch->requests = static_cast<uint32_t>(entries.size());
+  uint32_t begin = 0;
+  for (size_t r = 0; r < count; ++r) {
+    entries[r] = entries[r + 1];
+    rows[r] = rows[r + 1] - begin;
+    begin = rows[r + 1];
+  }
+  entries.resize(count);
+  rows.resize(count);
+  times.assign(count, 0);
+  for (size_t i = 0; !batch->event_times.empty() && i < n; ++i) {
+    int64_t& time = times[batch->request_of_row[i]];
+    time = std::max(time, batch->event_times[i]);
+  }
+  if (n > 0) batch->requests = static_cast<uint32_t>(count);
 }
 
 void FlattenRequests(ColumnBatch* batch) {

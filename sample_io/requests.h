@@ -30,8 +30,9 @@ namespace starling {
 //   Flat otherwise, or without the key's column: nothing.
 absl::Status FormRequests(const FeatureSet& features, ColumnBatch* batch);
 
-// The request of every row of `rows` (of all, if empty); none in the flat form.
-std::vector<int64_t> RequestsOf(const ColumnBatch& columns, std::span<const int64_t> rows);
+// Sets `requests` to those of `rows`; to none in the flat form.
+void RequestsOf(const ColumnBatch& columns, std::span<const int64_t> rows,
+                std::vector<int64_t>* requests);
 
 // The requests of the rows that a Batch keeps. All empty in the flat form.
 struct KeptRequests {
