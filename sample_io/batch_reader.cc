@@ -66,7 +66,7 @@ class Reader : public BatchReader {
     {
       absl::MutexLock lock(&mu_);
       stop_ = true;
-      changed_.SignalAll();
+      work_.SignalAll();
     }
     for (std::thread& thread : threads_) thread.join();
     absl::Status status = bad_rows_.Close();
@@ -161,7 +161,7 @@ class Reader : public BatchReader {
         LoadOne();
       } else {
         StageWait wait(Stage::kRead);
-        changed_.Wait(&mu_);
+        work_.Wait(&mu_);
       }
     }
     mu_.Unlock();
@@ -191,7 +191,7 @@ class Reader : public BatchReader {
       item->after = {pass_, at.ordinal + 1, 0};
       DropSplit();
     }
-    changed_.SignalAll();  // There may be more to take, or room to load.
+    work_.SignalAll();  // There may be more to take, or room to load.
     mu_.Unlock();
     {
       StageSpan span(Stage::kCompile);
@@ -201,7 +201,8 @@ class Reader : public BatchReader {
     Release(std::move(ahead));
     failed_ = failed_ || !item->status.ok();
     item->ready = true;
-    changed_.SignalAll();
+    ready_.Signal();
+    work_.SignalAll();  // Memory may be free again, or an error the end of it all.
   }
 
   void DropSplit() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
@@ -209,7 +210,8 @@ class Reader : public BatchReader {
     loaded_.pop_front();
     Release(std::move(front));
     NextSplit();
-    changed_.SignalAll();
+    ready_.Signal();  // It may have been the last.
+    work_.SignalAll();
   }
 
   // The last to hold a split on gives its memory back.
@@ -267,7 +269,7 @@ class Reader : public BatchReader {
     }
     mu_.Lock();
     ahead->ready = true;
-    changed_.SignalAll();
+    work_.SignalAll();
   }
 
   // ---- The consumer's thread ----
@@ -276,13 +278,13 @@ class Reader : public BatchReader {
   std::unique_ptr<Item> Take() {
     absl::MutexLock lock(&mu_);
     while (queue_.empty() ? claim_.ordinal < order_.size() : !queue_.front()->ready) {
-      changed_.Wait(&mu_);
+      ready_.Wait(&mu_);
     }
     if (queue_.empty()) return nullptr;
     NoteQueue(Stage::kPrefetch, static_cast<int>(queue_.size()), options_.queue_max);
     std::unique_ptr<Item> item = std::move(queue_.front());
     queue_.pop_front();
-    changed_.SignalAll();
+    work_.Signal();  // There is room for one more.
     return item;
   }
 
@@ -304,7 +306,8 @@ class Reader : public BatchReader {
   const std::vector<uint32_t> order_;  // Splits by ordinal.
 
   mutable absl::Mutex mu_;
-  absl::CondVar changed_;
+  absl::CondVar work_;   // There may be something to do for a background thread,
+  absl::CondVar ready_;  // or to take for the consumer. Apart: waking a thread costs.
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
   bool failed_ ABSL_GUARDED_BY(mu_) = false;      // Some item in the queue holds an error.
   ReaderPosition position_ ABSL_GUARDED_BY(mu_);  // After the batch delivered last.

@@ -40,16 +40,16 @@ void DerivedColumns::Start(const ColumnBatch& columns, std::span<const int64_t> 
 
 void DerivedColumns::RequestPlaces(std::span<const int64_t> rows,
                                    std::vector<int64_t>* places) const {
-  places->resize(flat() ? 0 : rows.size());
-  int64_t last = -1;
-  size_t next = 0;
-  for (size_t i = 0; i < places->size(); ++i) {
-    const int64_t place = request_of_row_[rows[i]];
-    next += last == -1 || requests_[place] != requests_[last];
-    last = place;
-    (*places)[next - 1] = place;
+  places->clear();
+  if (flat()) return;
+  if (rows.size() == rows_.size()) {  // All of them, as in most batches.
+    return places->assign(places_.begin(), places_.begin() + std::ssize(requests_));
   }
-  places->resize(next);
+  for (int64_t row : rows) {
+    const int64_t place = request_of_row_[row];
+    if (!places->empty() && requests_[places->back()] == requests_[place]) continue;
+    places->push_back(place);
+  }
 }
 
 bool DerivedColumns::AllByRequest(

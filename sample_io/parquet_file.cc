@@ -292,15 +292,15 @@ class ParquetFile : public SampleFile {
     Rows rows = GuardedCall<Rows, arrow::Status>([&]() -> Rows {
       const auto group = reader.parquet_reader()->RowGroup(range.part);
       const auto& stored = *group->metadata()->schema()->Column(leaf);
+      const auto pages = group->GetColumnPageReader(leaf);
       if (stored.max_repetition_level() > 0) {
         int64_t found = 0;
-        const auto pages = group->GetColumnPageReader(leaf);
         ARROW_RETURN_NOT_OK(
             ReadLists(*pages, stored, {range.begin, range.rows, member}, starts, column, &found));
         return found;
       }
-      const auto chunk = group->Column(leaf);
-      ARROW_RETURN_NOT_OK(ReadFlat(*chunk, skipped[leaf], range.begin, range.rows, column));
+      ARROW_RETURN_NOT_OK(
+          ReadFlat(*pages, stored, {range.begin, range.rows, &skipped[leaf]}, column));
       return column->rows;
     });
     if (!rows.ok()) return DamagedFile(rows.status().message());

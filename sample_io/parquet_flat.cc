@@ -2,67 +2,128 @@
 
 #include <arrow/status.h>
 #include <arrow/type.h>
+#include <parquet/column_page.h>
 #include <parquet/column_reader.h>
 #include <parquet/schema.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <type_traits>
+
+#include "sample_io/parquet_levels.h"
+#include "sample_io/parquet_values.h"
 
 namespace starling {
 namespace {
 
-// Moves the values that are not null, which stand at the front, to their rows,
-// from the last on. REQUIRES: there is a null.
+constexpr int kBlock = 8192;  // Rows decoded at a time; they stay in the cache.
+
+// What a block was decoded into.
 template <typename T>
-void PlaceNulls(const int16_t* levels, int16_t present, size_t values, size_t rows, T* out,
-                uint8_t* valid) {
-  for (size_t i = 0; i < rows; ++i) valid[i] = levels[i] == present;
-  for (size_t i = rows; i-- > 0;) {
-    values -= valid[i];
-    out[i] = out[values];  // Of a null: whatever stands there, which is never read.
+struct Block {
+  std::array<uint8_t, kBlock> levels;
+  std::array<T, kBlock> values;  // Without those of nulls.
+};
+
+template <typename T, typename Wide>
+class Reading {
+ public:
+  Reading(const parquet::ColumnDescriptor& leaf, const FlatRange& range, std::vector<Wide>* values,
+          std::vector<uint8_t>* valid)
+      : leaf_(leaf),
+        range_(range),
+        present_(leaf.max_definition_level()),
+        out_(values),
+        valid_(valid),
+        values_(ChunkValues::Make(leaf)) {}
+
+  // Returns the rows found.
+  int64_t Run(parquet::PageReader& pages) {
+    out_->resize(range_.rows);
+    while (found_ < range_.rows) {
+      const std::shared_ptr<parquet::Page> page = pages.NextPage();
+      if (page == nullptr) break;
+      if (page->type() == parquet::PageType::DICTIONARY_PAGE) {
+        values_->SetDictionary(static_cast<const parquet::DictionaryPage&>(*page));
+      } else if (page->type() == parquet::PageType::DATA_PAGE ||
+                 page->type() == parquet::PageType::DATA_PAGE_V2) {
+        TakePage(static_cast<const parquet::DataPage&>(*page));
+      }
+    }
+    out_->resize(found_);
+    if (!valid_->empty()) valid_->resize(found_);
+    return found_;
   }
-}
 
-template <typename T>
-arrow::Status NoRow(std::vector<T>* values) {
-  values->clear();
-  return arrow::Status::OK();
-}
-
-// Reads into `values`, of the file's type, and sets the column's rows and nulls.
-template <typename Type, typename T = typename Type::c_type>
-arrow::Status ReadValues(parquet::ColumnReader& reader, const int64_t& skipped, int64_t begin,
-                         int64_t rows, std::vector<T>* values, Column* column) {
-  static thread_local std::vector<int16_t> levels;
-  auto& typed = static_cast<parquet::TypedColumnReader<Type>&>(reader);
-  const int16_t present = reader.descr()->max_definition_level();
-  if (!typed.HasNext()) return NoRow(values);  // From here on `skipped` is known.
-  const int64_t unwanted = begin - skipped;
-  if (unwanted > 0 && typed.Skip(unwanted) != unwanted) return NoRow(values);
-  if (present > 0 && static_cast<int64_t>(levels.size()) < rows) levels.resize(rows);
-  values->resize(rows);
-  int64_t found = 0, read = 0;
-  while (read < rows && typed.HasNext()) {
-    int64_t more = 0;
-    const int64_t entries =
-        typed.ReadBatch(rows - read, present > 0 ? levels.data() + read : nullptr, nullptr,
-                        values->data() + found, &more);
-    if (entries <= 0) break;
-    read += entries;
-    found += more;
+ private:
+  void TakePage(const parquet::DataPage& page) {
+    if (row_ < 0) row_ = *range_.skipped;
+    const PageParts parts = SplitPage(page, leaf_);
+    const int rows = page.num_values();
+    definition_.Start(parts.definition, parts.old_definition, present_, rows);
+    values_->Start(page, parts.values);
+    for (int done = 0; done < rows && found_ < range_.rows; done += kBlock) {
+      TakeBlock(std::min(kBlock, rows - done));
+    }
   }
-  values->resize(read);
-  column->rows = read;
-  if (present == 0 || found == read) return arrow::Status::OK();
-  column->valid.resize(read);
-  PlaceNulls(levels.data(), present, found, read, values->data(), column->valid.data());
-  return arrow::Status::OK();
-}
 
-// As ReadValues, of a type that is narrower than the column's.
-template <typename Type, typename Wide>
-arrow::Status ReadWidened(parquet::ColumnReader& reader, const int64_t& skipped, int64_t begin,
-                          int64_t rows, std::vector<Wide>* values, Column* column) {
-  static thread_local std::vector<typename Type::c_type> narrow;
-  ARROW_RETURN_NOT_OK(ReadValues<Type>(reader, skipped, begin, rows, &narrow, column));
-  values->assign(narrow.begin(), narrow.end());
+  void TakeBlock(int n) {
+    Block<T>& block = memory();
+    definition_.Read(n, block.levels.data());
+    int present = 0;
+    for (int i = 0; i < n; ++i) present += block.levels[i] == present_;
+    const int from = static_cast<int>(std::clamp<int64_t>(range_.begin - row_, 0, n));
+    const int to =
+        static_cast<int>(std::clamp<int64_t>(range_.begin + range_.rows - row_, from, n));
+    row_ += n;
+    if (present < n && valid_->empty()) {
+      valid_->resize(range_.rows);
+      std::fill_n(valid_->begin(), found_, 1);
+    }
+    if (!valid_->empty()) MarkValid(from, to);
+    Wide* out = out_->data() + found_;
+    found_ += to - from;
+    if constexpr (std::is_same_v<T, Wide>) {
+      if (present == n && to - from == n) return values_->Read(n, out);
+    }
+    values_->Read(present, block.values.data());
+    const T* next = block.values.data();
+    for (int i = 0; i < from; ++i) next += block.levels[i] == present_;
+    for (int i = from; i < to; ++i) {  // A null takes what stands there: it is never read.
+      *out++ = static_cast<Wide>(*next);
+      next += block.levels[i] == present_;
+    }
+  }
+
+  void MarkValid(int from, int to) {
+    const uint8_t* levels = memory().levels.data();
+    uint8_t* valid = valid_->data() + found_;
+    for (int i = from; i < to; ++i) valid[i - from] = levels[i] == present_;
+  }
+
+  // Not in the thread's own storage: it would take the room of small threads' stacks.
+  static Block<T>& memory() {
+    static thread_local const auto memory = std::make_unique<Block<T>>();
+    return *memory;
+  }
+
+  const parquet::ColumnDescriptor& leaf_;
+  const FlatRange range_;
+  const int16_t present_;  // The level of a value.
+  std::vector<Wide>* const out_;
+  std::vector<uint8_t>* const valid_;  // Empty until there is a null.
+  const std::unique_ptr<ChunkValues> values_;
+  LevelReader definition_;
+  int64_t row_ = -1;  // Of the chunk, that comes next; -1: not known.
+  int64_t found_ = 0;
+};
+
+template <typename T, typename Wide>
+arrow::Status ReadAs(parquet::PageReader& pages, const parquet::ColumnDescriptor& leaf,
+                     const FlatRange& range, std::vector<Wide>* values, Column* column) {
+  column->valid.clear();
+  column->rows = Reading<T, Wide>(leaf, range, values, &column->valid).Run(pages);
   return arrow::Status::OK();
 }
 
@@ -96,21 +157,19 @@ bool IsFlat(const arrow::DataType& type, const parquet::ColumnDescriptor& column
   return column.max_repetition_level() == 0 && IsPlainNumber(type, column);
 }
 
-arrow::Status ReadFlat(parquet::ColumnReader& reader, const int64_t& skipped, int64_t begin,
-                       int64_t rows, Column* column) {
-  const parquet::Type::type type = reader.type();
+arrow::Status ReadFlat(parquet::PageReader& pages, const parquet::ColumnDescriptor& leaf,
+                       const FlatRange& range, Column* column) {
+  const parquet::Type::type type = leaf.physical_type();
   SetNumbers(type == parquet::Type::INT64 || type == parquet::Type::INT32, column);
-  switch (reader.type()) {
+  switch (type) {
     case parquet::Type::INT64:
-      return ReadValues<parquet::Int64Type>(reader, skipped, begin, rows, &column->ints, column);
-    case parquet::Type::DOUBLE:
-      return ReadValues<parquet::DoubleType>(reader, skipped, begin, rows, &column->doubles,
-                                             column);
+      return ReadAs<int64_t>(pages, leaf, range, &column->ints, column);
     case parquet::Type::INT32:
-      return ReadWidened<parquet::Int32Type>(reader, skipped, begin, rows, &column->ints, column);
+      return ReadAs<int32_t>(pages, leaf, range, &column->ints, column);
+    case parquet::Type::DOUBLE:
+      return ReadAs<double>(pages, leaf, range, &column->doubles, column);
     case parquet::Type::FLOAT:
-      return ReadWidened<parquet::FloatType>(reader, skipped, begin, rows, &column->doubles,
-                                             column);
+      return ReadAs<float>(pages, leaf, range, &column->doubles, column);
     default:
       return arrow::Status::TypeError("not a column of plain numbers");
   }

@@ -13,7 +13,7 @@ class Status;
 }  // namespace arrow
 namespace parquet {
 class ColumnDescriptor;
-class ColumnReader;
+class PageReader;
 }  // namespace parquet
 
 namespace starling {
@@ -27,12 +27,18 @@ bool IsFlat(const arrow::DataType& type, const parquet::ColumnDescriptor& column
 // Says whether a column holds integers, and frees numbers of the other kind.
 void SetNumbers(bool ints, Column* column);
 
-// Fills rows [begin, begin + rows) of a column chunk into `column`, but for the
-// name; its numbers may be there from before, and are overwritten. `reader` has read nothing yet;
-// the rows that it passes over before its first page are counted in `skipped`. A row is null if its
-// value or a struct around it is. column->rows is less than `rows` if there are not so many. May
+// Rows [begin, begin + rows) of a column chunk, whose reader passes over `skipped` of them
+// before its first page; they are known once that was read.
+struct FlatRange {
+  int64_t begin = 0, rows = 0;
+  const int64_t* skipped = nullptr;
+};
+
+// Fills a range into `column`, but for the name; its numbers may be there from before, and are
+// overwritten. `pages` has read nothing yet. A row is null if its value or a struct around it is.
+// column->rows is less than those of the range if there are not so many. May
 // throw what Arrow throws for damaged pages. REQUIRES: IsFlat.
-arrow::Status ReadFlat(parquet::ColumnReader& reader, const int64_t& skipped, int64_t begin,
-                       int64_t rows, Column* column);
+arrow::Status ReadFlat(parquet::PageReader& pages, const parquet::ColumnDescriptor& leaf,
+                       const FlatRange& range, Column* column);
 
 }  // namespace starling

@@ -1,5 +1,6 @@
 #include "sample_io/parquet_levels.h"
 
+#include <immintrin.h>
 #include <parquet/column_page.h>
 #include <parquet/column_reader.h>
 #include <parquet/exception.h>
@@ -37,6 +38,36 @@ std::span<const uint8_t> CutLevels(parquet::Encoding::type encoding, int16_t max
   return Cut(size, bytes);
 }
 
+// Eight levels of `bits` bits each, from as many bytes, to a byte each.
+void UnpackEights(const uint8_t* bytes, int bits, int eights, uint8_t* levels) {
+  const auto mask = static_cast<uint8_t>((1 << bits) - 1);
+  for (int i = 0; i < eights; ++i, bytes += bits, levels += 8) {
+    uint64_t word = 0;
+    std::memcpy(&word, bytes, static_cast<size_t>(bits));
+    for (int k = 0; k < 8; ++k) levels[k] = static_cast<uint8_t>(word >> k * bits) & mask;
+  }
+}
+
+// The same by the one instruction that does it.
+template <int bits>
+[[gnu::target("bmi2")]] void UnpackEightsBmi2(const uint8_t* bytes, int eights, uint8_t* levels) {
+  constexpr uint64_t kMask = 0x0101010101010101ull * ((1 << bits) - 1);
+  for (int i = 0; i < eights; ++i, bytes += bits, levels += 8) {
+    uint64_t word = 0;
+    std::memcpy(&word, bytes, bits);
+    word = _pdep_u64(word, kMask);
+    std::memcpy(levels, &word, sizeof(word));
+  }
+}
+
+void UnpackFast(const uint8_t* bytes, int bits, int eights, uint8_t* levels) {
+  static const bool bmi2 = __builtin_cpu_supports("bmi2") != 0;
+  if (bmi2 && bits == 1) return UnpackEightsBmi2<1>(bytes, eights, levels);
+  if (bmi2 && bits == 2) return UnpackEightsBmi2<2>(bytes, eights, levels);
+  if (bmi2 && bits == 3) return UnpackEightsBmi2<3>(bytes, eights, levels);
+  UnpackEights(bytes, bits, eights, levels);
+}
+
 // Levels [from, from + n) of those packed into `bits` bits each, which are all there.
 void Unpack(const uint8_t* bytes, int bits, int64_t from, int n, uint8_t* levels) {
   const auto mask = static_cast<uint8_t>((1 << bits) - 1);
@@ -48,10 +79,9 @@ void Unpack(const uint8_t* bytes, int bits, int64_t from, int n, uint8_t* levels
   };
   int i = 0;
   for (; i < n && (from + i) % 8 != 0; ++i) levels[i] = one(from + i);
-  for (; i + 8 <= n; i += 8) {  // Eight of them fill `bits` bytes.
-    uint64_t word = 0;
-    std::memcpy(&word, bytes + (from + i) / 8 * bits, static_cast<size_t>(bits));
-    for (int k = 0; k < 8; ++k) levels[i + k] = static_cast<uint8_t>(word >> k * bits) & mask;
+  if (const int eights = (n - i) / 8; eights > 0) {
+    UnpackFast(bytes + (from + i) / 8 * bits, bits, eights, levels + i);
+    i += 8 * eights;
   }
   for (; i < n; ++i) levels[i] = one(from + i);
 }

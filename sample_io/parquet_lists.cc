@@ -4,15 +4,12 @@
 #include <arrow/type.h>
 #include <parquet/column_page.h>
 #include <parquet/column_reader.h>
-#include <parquet/encoding.h>
-#include <parquet/exception.h>
 #include <parquet/level_conversion.h>
 #include <parquet/schema.h>
 
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <map>
 #include <memory>
 #include <type_traits>
 #include <utility>
@@ -20,6 +17,7 @@
 #include "sample_io/grow.h"
 #include "sample_io/parquet_flat.h"
 #include "sample_io/parquet_levels.h"
+#include "sample_io/parquet_values.h"
 
 namespace starling {
 namespace {
@@ -28,48 +26,8 @@ constexpr int kBlock = 8192;  // Entries decoded at a time; they stay in the cac
 // Pages whose starts are kept for the next column, and entries of one of them.
 constexpr size_t kPagesKept = 64;
 constexpr int kEntriesKept = 1 << 17;
-
-// The values of a chunk, page by page.
-template <typename Type, typename T = typename Type::c_type>
-class PageValues {
- public:
-  explicit PageValues(const parquet::ColumnDescriptor& leaf) : leaf_(leaf) {}
-
-  void SetDictionary(const parquet::DictionaryPage& page) {
-    if (page.num_values() < 0 || page.num_values() > page.size() / int64_t{sizeof(T)}) {
-      throw parquet::ParquetException("a dictionary larger than its page");
-    }
-    auto plain = parquet::MakeTypedDecoder<Type>(parquet::Encoding::PLAIN, &leaf_);
-    plain->SetData(page.num_values(), page.data(), page.size());
-    dictionary_ = parquet::MakeDictDecoder<Type>(&leaf_);
-    dictionary_->SetDict(plain.get());
-  }
-  // The values of the next data page.
-  void Start(const parquet::DataPage& page, std::span<const uint8_t> bytes) {
-    const parquet::Encoding::type encoding = page.encoding();
-    if (encoding == parquet::Encoding::RLE_DICTIONARY ||
-        encoding == parquet::Encoding::PLAIN_DICTIONARY) {
-      if (dictionary_ == nullptr) throw parquet::ParquetException("no dictionary before its page");
-      decoder_ = dictionary_.get();
-    } else {
-      auto& own = decoders_[encoding];
-      if (own == nullptr) own = parquet::MakeTypedDecoder<Type>(encoding, &leaf_);
-      decoder_ = own.get();
-    }
-    decoder_->SetData(page.num_values(), bytes.data(), static_cast<int>(bytes.size()));
-  }
-  void Read(int n, T* values) {
-    if (n > 0 && decoder_->Decode(values, n) != n) {
-      throw parquet::ParquetException("fewer values than levels");
-    }
-  }
-
- private:
-  const parquet::ColumnDescriptor& leaf_;
-  std::unique_ptr<parquet::DictDecoder<Type>> dictionary_;
-  std::map<parquet::Encoding::type, std::unique_ptr<parquet::TypedDecoder<Type>>> decoders_;
-  parquet::TypedDecoder<Type>* decoder_ = nullptr;
-};
+// Room made at first: elements a row, and elements in all.
+constexpr int64_t kElements = 12, kReserve = 1 << 17;
 
 // Where the rows stand, and which of them and of their elements are null.
 struct Lists {
@@ -85,7 +43,7 @@ struct Entries {
   std::array<T, kBlock> values;  // Without those of nulls.
 };
 
-template <typename Type, typename Wide, typename T = typename Type::c_type>
+template <typename T, typename Wide>
 class Reading {
  public:
   Reading(const parquet::ColumnDescriptor& leaf, const ListRange& range, RowStarts* starts)
@@ -96,16 +54,18 @@ class Reading {
         present_(leaf.max_definition_level()),
         element_(parquet::internal::LevelInfo::ComputeLevelInfo(&leaf).repeated_ancestor_def_level),
         starts_(starts),
-        values_(leaf) {}
+        values_(ChunkValues::Make(leaf)) {}
 
   arrow::Status Run(parquet::PageReader& pages, std::vector<Wide>* values, Lists* lists) {
     lists_ = std::move(*lists);
     out_ = values;
+    // Most lists have some elements; what a footer claims is not believed.
+    values->reserve(static_cast<size_t>(std::min(kReserve, kElements * (end_ - begin_))));
     while (row_ <= end_) {  // The last row may go on.
       const std::shared_ptr<parquet::Page> page = pages.NextPage();
       if (page == nullptr) break;
       if (page->type() == parquet::PageType::DICTIONARY_PAGE) {
-        values_.SetDictionary(static_cast<const parquet::DictionaryPage&>(*page));
+        values_->SetDictionary(static_cast<const parquet::DictionaryPage&>(*page));
       } else if (page->type() == parquet::PageType::DATA_PAGE ||
                  page->type() == parquet::PageType::DATA_PAGE_V2) {
         ARROW_RETURN_NOT_OK(TakePage(static_cast<const parquet::DataPage&>(*page)));
@@ -128,7 +88,7 @@ class Reading {
     repetition_.Start(parts.repetition, parts.old_repetition, leaf_.max_repetition_level(),
                       entries);
     definition_.Start(parts.definition, parts.old_definition, present_, entries);
-    values_.Start(page, parts.values);
+    values_->Start(page, parts.values);
     RowStarts::Page& rows = starts_->Of(pages_++, parts.repetition, entries);
     const bool known = rows.whole;
     size_t next = 0;
@@ -206,10 +166,10 @@ class Reading {
     row_ += std::ssize(begun);
     elements_ += n;
     if constexpr (std::is_same_v<T, Wide>) {
-      if (present == n) return values_.Read(n, out);
+      if (present == n) return values_->Read(n, out);
     }
     const T* next = memory().values.data();
-    values_.Read(present, memory().values.data());
+    values_->Read(present, memory().values.data());
     for (int i = 0; i < n; ++i) {  // A null takes what stands there: it is never read.
       out[i] = static_cast<Wide>(*next);
       next += definition[i] == present_;
@@ -221,7 +181,7 @@ class Reading {
     std::fill_n(repetition, n, 1);
     for (uint32_t start : begun) repetition[start - static_cast<uint32_t>(done)] = 0;
     const uint8_t* definition = memory().definition.data();
-    values_.Read(present, memory().values.data());
+    values_->Read(present, memory().values.data());
     const T* next = memory().values.data();
     int64_t starts = std::ssize(begun);
     int from = 0, to = n;
@@ -276,7 +236,7 @@ class Reading {
   const bool member_;
   const int16_t present_, element_;  // Levels of a value, and of an element, null or not.
   RowStarts* const starts_;
-  PageValues<Type> values_;
+  const std::unique_ptr<ChunkValues> values_;
   LevelReader repetition_, definition_;
   std::vector<Wide>* out_ = nullptr;
   size_t pages_ = 0;
@@ -285,11 +245,11 @@ class Reading {
   Lists lists_;
 };
 
-template <typename Type, typename Wide>
+template <typename T, typename Wide>
 arrow::Status ReadAs(parquet::PageReader& pages, const parquet::ColumnDescriptor& leaf,
                      const ListRange& range, RowStarts* starts, std::vector<Wide>* values,
                      Lists* lists) {
-  return Reading<Type, Wide>(leaf, range, starts).Run(pages, values, lists);
+  return Reading<T, Wide>(leaf, range, starts).Run(pages, values, lists);
 }
 
 arrow::Status ReadAny(parquet::PageReader& pages, const parquet::ColumnDescriptor& leaf,
@@ -298,13 +258,13 @@ arrow::Status ReadAny(parquet::PageReader& pages, const parquet::ColumnDescripto
   auto* doubles = &column->doubles;
   switch (leaf.physical_type()) {
     case parquet::Type::INT64:
-      return ReadAs<parquet::Int64Type>(pages, leaf, range, starts, ints, lists);
+      return ReadAs<int64_t>(pages, leaf, range, starts, ints, lists);
     case parquet::Type::INT32:
-      return ReadAs<parquet::Int32Type>(pages, leaf, range, starts, ints, lists);
+      return ReadAs<int32_t>(pages, leaf, range, starts, ints, lists);
     case parquet::Type::DOUBLE:
-      return ReadAs<parquet::DoubleType>(pages, leaf, range, starts, doubles, lists);
+      return ReadAs<double>(pages, leaf, range, starts, doubles, lists);
     case parquet::Type::FLOAT:
-      return ReadAs<parquet::FloatType>(pages, leaf, range, starts, doubles, lists);
+      return ReadAs<float>(pages, leaf, range, starts, doubles, lists);
     default:
       return arrow::Status::TypeError("not a column of plain numbers");
   }

@@ -56,8 +56,8 @@ int64_t UniqueIds::Add(const Keys& keys, const EntryFacts& facts, Slot* slot) {
   }
   entries_begin_.push_back(entries_end_);
   entries_end_ += keys.values.size();
-  Count(*slot, first);
-  TakeFacts(facts, *slot, first);
+  facts.rows.empty() ? Count<false>(*slot, first, {}) : Count<true>(*slot, first, facts.rows);
+  TakeTimes(facts.event_times, *slot, first);
   return count_ - first;
 }
 
@@ -144,34 +144,40 @@ uint32_t UniqueIds::FindOrAdd(uint64_t key, uint32_t first, int bits) {
   return count_++;
 }
 
-void UniqueIds::Count(const Slot& slot, uint32_t first) {
-  for (uint32_t i = first; i < count_; ++i) numbers_[i].occurrences = {};
+// Sets the occurrences of the numbers from `first` on, and the rows they stand for: those
+// of each occurrence's entry with `by_entry`, else one.
+template <bool by_entry>
+void UniqueIds::Count(const Slot& slot, uint32_t first, std::span<const uint32_t> rows) {
+  for (uint32_t i = first; i < count_; ++i) numbers_[i] = {};
   const uint32_t* numbers = slot.index.data();
+  const uint32_t* entry_of = entry_of_.data() + entries_begin_.back();
+  auto count = [&](size_t i, int half) {
+    Number& of = numbers_[numbers[i]];
+    ++of.occurrences.of[half];
+    if (by_entry) of.rows += rows[entry_of[i]];
+  };
   const size_t n = slot.index.size(), half = n / 2;
   for (size_t i = 0; i < half; ++i) {
-    ++numbers_[numbers[i]].occurrences.of[0];
-    ++numbers_[numbers[half + i]].occurrences.of[1];
+    count(i, 0);
+    count(half + i, 1);
   }
-  if (n > 2 * half) ++numbers_[numbers[n - 1]].occurrences.of[1];
+  if (n > 2 * half) count(n - 1, 1);
+  for (uint32_t i = first; !by_entry && i < count_; ++i) {
+    numbers_[i].rows = Sum(numbers_[i].occurrences);
+  }
 }
 
-// For the numbers from `first` on: the rows they stand for and their latest time.
-void UniqueIds::TakeFacts(const EntryFacts& facts, const Slot& slot, uint32_t first) {
-  for (uint32_t i = first; i < count_; ++i) {
-    numbers_[i].rows = facts.rows.empty() ? Sum(numbers_[i].occurrences) : 0;
-  }
-  std::fill(times_.begin() + first, times_.begin() + count_, 0);
-  with_times_ = with_times_ || !facts.event_times.empty();
-  if (facts.event_times.empty() && facts.rows.empty()) return;
-  const uint32_t* entry_of = &entry_of_[entries_begin_.back()];
-  const uint32_t* index = slot.index.data();
-  const size_t n = slot.index.size();
-  for (size_t i = 0; !facts.event_times.empty() && i < n; ++i) {
-    int64_t& time = times_[index[i]];
-    time = std::max(time, facts.event_times[entry_of[i]]);
-  }
-  for (size_t i = 0; !facts.rows.empty() && i < n; ++i) {
-    numbers_[index[i]].rows += facts.rows[entry_of[i]];
+// The latest time of each number from `first` on.
+void UniqueIds::TakeTimes(std::span<const int64_t> event_times, const Slot& slot, uint32_t first) {
+  const bool first_times = !with_times_ && !event_times.empty();
+  with_times_ = with_times_ || first_times;
+  if (!with_times_) return;
+  std::fill(times_.begin() + (first_times ? 0 : first), times_.begin() + count_, 0);
+  if (event_times.empty()) return;
+  const uint32_t* entry_of = entry_of_.data() + entries_begin_.back();
+  for (size_t i = 0; i < slot.index.size(); ++i) {
+    int64_t& time = times_[slot.index[i]];
+    time = std::max(time, event_times[entry_of[i]]);
   }
 }
 

@@ -71,8 +71,9 @@ class UniqueIds {
   void NumberAll(std::span<const uint64_t> keys, uint32_t first, int bits, uint32_t* numbers);
   uint32_t FindOrAdd(uint64_t key, uint32_t first, int bits);
   void Insert(uint32_t first, int bits);
-  void Count(const Slot& slot, uint32_t first);
-  void TakeFacts(const EntryFacts& facts, const Slot& slot, uint32_t first);
+  template <bool by_entry>
+  void Count(const Slot& slot, uint32_t first, std::span<const uint32_t> rows);
+  void TakeTimes(std::span<const int64_t> event_times, const Slot& slot, uint32_t first);
   void Rank(TableIds* table);
   void TurnAround(uint32_t number, Slot* slot, TableIds* table);
   template <bool plain>

@@ -1,10 +1,13 @@
 // bench read, requests: what it brings that rows which share a user hold the
 // user's features once, through reading, lookup and pooling.
+#include <ctime>
+
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "dense_net/device.h"
 #include "sample_io/generator.h"
+#include "sample_io/grow.h"
 #include "sample_io/planted_model.h"
 #include "tools/bench.h"
 #include "tools/bench_read.h"
@@ -14,6 +17,16 @@ namespace starling {
 namespace {
 
 constexpr int kImpressions = 10;
+constexpr double kAll = PlantedModel::kIds + PlantedModel::kNumbers;
+constexpr double kUser = PlantedModel::kUserIds + PlantedModel::kUserNumbers;
+// How much less there is to do where all of it is done once a feature and entry.
+constexpr double kFewer = kAll / (kAll - kUser + kUser / kImpressions);
+
+double ThreadSeconds() {
+  timespec now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
 
 // Looks up the ids of a batch and pools every slot on its own axis.
 class LookupAndPool {
@@ -29,7 +42,9 @@ class LookupAndPool {
     const TableIds& ids = batch.tables[0];
     const int dim = table_->width();
     rows_.resize(ids.ids.size() * dim);
+    const double start = ThreadSeconds();
     RETURN_IF_ERROR(table_->Lookup(ids.ids, rows_));
+    lookup_seconds_ += ThreadSeconds() - start;
     for (const Slot& slot : ids.slots) {
       const SlotView view = {.offsets = slot.offsets.data(),
                              .index = slot.index.data(),
@@ -38,22 +53,40 @@ class LookupAndPool {
                              .rows = rows_.data(),
                              .width = dim};
       const int entries = static_cast<int>(slot.offsets.size()) - 1;
-      pooled_.resize(static_cast<size_t>(entries) * dim);
+      GrowTo(static_cast<size_t>(entries) * dim, &pooled_);
       CpuDevice().kernels().pool(view, 0, entries, 0, dim, pooled_.data(), dim);
     }
     return absl::OkStatus();
   }
+  double lookup_seconds() const { return lookup_seconds_; }
 
  private:
   EmbeddingTable* const table_;
   std::vector<float> rows_, pooled_;
+  double lookup_seconds_ = 0;
 };
 
-// Rows a CPU second: the reader's thread and the caller's together.
-absl::StatusOr<double> Rate(const ReadBench& bench, const ReadData& data, EmbeddingTable* table) {
-  LookupAndPool use(table);
-  ASSIGN_OR_RETURN(ReadPass pass, ReadAll(bench, data, 1, std::ref(use)));
-  return static_cast<double>(pass.rows) / pass.cpu_seconds;
+// One form, over all passes. Seconds are those of the reader's thread and the caller's.
+struct Form {
+  std::vector<double> rates, lookup_ns;  // Rows a second, and a row's.
+  double unique_ids = 0;                 // A row's.
+
+  absl::Status Pass(const ReadBench& bench, const ReadData& data, EmbeddingTable* table) {
+    LookupAndPool use(table);
+    ASSIGN_OR_RETURN(ReadPass pass, ReadAll(bench, data, 1, std::ref(use)));
+    const double rows = static_cast<double>(pass.rows);
+    rates.push_back(rows / pass.cpu_seconds);
+    lookup_ns.push_back(1e9 * use.lookup_seconds() / rows);
+    unique_ids = static_cast<double>(pass.unique_ids) / rows;
+    return absl::OkStatus();
+  }
+};
+
+// A batch's different ids are as many in both forms, and each is looked up once: that does
+// not shrink. What is left is at most kFewer times less.
+double Possible(const Form& flat) {
+  const double all = 1e9 / Median(flat.rates), lookup = Median(flat.lookup_ns);
+  return all / (lookup + (all - lookup) / kFewer);
 }
 
 }  // namespace
@@ -74,25 +107,25 @@ absl::Status BenchReadRequests(const ReadBench& bench) {
   RETURN_IF_ERROR(
       ReadAll(bench, flat, 1, [&](const Batch& batch) { return use.Create(batch); }).status());
 
-  constexpr double kAll = PlantedModel::kIds + PlantedModel::kNumbers;
-  constexpr double kUser = PlantedModel::kUserIds + PlantedModel::kUserNumbers;
-  BenchResult result{"read.requests",
-                     absl::StrCat(kImpressions, " rows a request, ", kUser, " of ", kAll,
-                                  " features the user's, read + lookup + pooling"),
-                     "rows a CPU second",
-                     "the same rows, flat",
-                     {},
-                     {},
-                     kAll / (kAll - kUser + kUser / kImpressions)};
   ReadBench requests = bench;  // A batch counts requests there; it holds as many rows.
   requests.batch_rows = bench.batch_rows / kImpressions;
+  Form one, many;
   for (int i = 0; i < bench.alternations; ++i) {
-    ASSIGN_OR_RETURN(double one, Rate(bench, flat, table.get()));
-    ASSIGN_OR_RETURN(double many, Rate(requests, nested, table.get()));
-    result.reference_values.push_back(one);
-    result.values.push_back(many);
+    RETURN_IF_ERROR(one.Pass(bench, flat, table.get()));
+    RETURN_IF_ERROR(many.Pass(requests, nested, table.get()));
   }
-  Report(result);
+  const std::string shape = absl::StrCat(kImpressions, " rows a request, ", kUser, " of ", kAll,
+                                         " features the user's, read + lookup + pooling");
+  Report({"read.requests", shape, "rows a CPU second", "the same rows, flat", many.rates, one.rates,
+          Possible(one)});
+  ReportFigures("read.requests.cost", shape,
+                {{"ns_a_row", 1e9 / Median(many.rates)},
+                 {"ns_a_row_flat", 1e9 / Median(one.rates)},
+                 {"lookup_ns_a_row", Median(many.lookup_ns)},
+                 {"lookup_ns_a_row_flat", Median(one.lookup_ns)},
+                 {"unique_ids_a_row", many.unique_ids},
+                 {"unique_ids_a_row_flat", one.unique_ids},
+                 {"possible_if_lookups_shrank_too", kFewer}});
   return absl::OkStatus();
 }
 
