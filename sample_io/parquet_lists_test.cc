@@ -107,19 +107,36 @@ std::vector<std::string> Texts(const Column& column) {
   return texts;
 }
 
-std::vector<std::string> ReadTexts(const SampleSource& source, const std::string& column) {
-  std::vector<std::string> all;
+// By column, all of them read together.
+std::vector<std::vector<std::string>> ReadTexts(const SampleSource& source,
+                                                const std::vector<std::string>& columns) {
+  std::vector<std::vector<std::string>> all(columns.size());
   ColumnBatch spent;
   for (size_t s = 0; s < source.splits().size(); ++s) {
-    auto batch = source.ReadReusing(static_cast<int>(s), {column}, std::move(spent));
+    auto batch = source.ReadReusing(static_cast<int>(s), columns, std::move(spent));
     EXPECT_TRUE(batch.ok()) << batch.status();
     if (!batch.ok()) return all;
-    EXPECT_EQ(batch->columns[0].by_request, false);
-    for (std::string& text : Texts(batch->columns[0])) all.push_back(std::move(text));
+    for (size_t c = 0; c < columns.size(); ++c) {
+      EXPECT_EQ(batch->columns[c].by_request, false);
+      for (std::string& text : Texts(batch->columns[c])) all[c].push_back(std::move(text));
+    }
     spent = *std::move(batch);  // Its values must not show in the next.
   }
   return all;
 }
+
+std::vector<std::string> ReadTexts(const SampleSource& source, const std::string& column) {
+  return ReadTexts(source, std::vector<std::string>{column})[0];
+}
+
+const std::vector<std::string> kColumns = {"longs",
+                                           "ints",
+                                           "floats",
+                                           "doubles",
+                                           "user.seen",
+                                           "impressions.item",
+                                           "impressions.price",
+                                           "impressions.at.place"};
 
 TEST(ParquetListsTest, NumbersInListsAreThoseOfArrow) {
   const std::string dir = FreshDir();
@@ -132,12 +149,27 @@ TEST(ParquetListsTest, NumbersInListsAreThoseOfArrow) {
     const auto whole = *SampleSource::Open({dir + "/a.parquet"});
     const auto pieces = *SampleSource::Open({dir + "/a.parquet"}, {.read_memory = 256 << 10});
     ASSERT_GT(pieces->splits().size(), whole->splits().size() + 3);
-    for (const char* column : {"longs", "ints", "floats", "doubles", "user.seen",
-                               "impressions.item", "impressions.price", "impressions.at.place"}) {
+    for (const std::string& column : kColumns) {
       const std::vector<std::string> expected = ReadTexts(*arrow, column);
       ASSERT_EQ(expected.size(), static_cast<size_t>(kRows));
       EXPECT_EQ(ReadTexts(*whole, column), expected) << column;
       EXPECT_EQ(ReadTexts(*pieces, column), expected) << column << " in pieces";
+    }
+  }
+}
+
+// Where rows begin is found once for columns that agree on it; lists of other lengths do not.
+TEST(ParquetListsTest, ColumnsReadTogetherAreThoseReadAlone) {
+  const std::string dir = FreshDir();
+  const auto table = TestTable();
+  for (const int64_t page_bytes : {500, 1 << 20}) {
+    WriteParquet(dir + "/a.parquet", *table, {.row_group_rows = 2000, .page_bytes = page_bytes});
+    for (const int64_t read_memory : {int64_t{0}, int64_t{256 << 10}}) {
+      const auto source = *SampleSource::Open({dir + "/a.parquet"}, {.read_memory = read_memory});
+      const std::vector<std::vector<std::string>> together = ReadTexts(*source, kColumns);
+      for (size_t c = 0; c < kColumns.size(); ++c) {
+        EXPECT_EQ(together[c], ReadTexts(*source, kColumns[c])) << kColumns[c];
+      }
     }
   }
 }
