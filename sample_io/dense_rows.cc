@@ -75,7 +75,7 @@ bool CountLogs(const double* values, size_t n, const float* logs, float* out) {
     const __m256 narrow = _mm256_permutevar8x32_ps(_mm256_castpd_ps(equal), even);
     _mm_storeu_ps(out + i, _mm_blendv_ps(_mm_set1_ps(kOther), log, _mm256_castps256_ps128(narrow)));
   }
-  return CountLogs(values + i, n - i, logs, out + i) & (_mm256_movemask_pd(all) == 15);
+  return CountLogs(values + i, n - i, logs, out + i) && _mm256_movemask_pd(all) == 15;
 }
 
 // As FillScalars with plan.scale.Log, of consecutive rows that begin at `values` and `valid`.
