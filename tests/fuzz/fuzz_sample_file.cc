@@ -25,10 +25,11 @@ constexpr size_t kFormats = std::size(kExtensions);
 
 // In memory, where there is such a place.
 const std::string& Dir() {
-  static const std::string dir = [] {
+  static const std::string& dir = *[] {
     const bool shared = std::filesystem::is_directory("/dev/shm");
-    std::string path = absl::StrCat(shared ? "/dev/shm" : "/tmp", "/starling-fuzz.", ::getpid());
-    std::filesystem::create_directories(path);
+    auto* path = new std::string(  // Not freed: it is removed when all else is gone.
+        absl::StrCat(shared ? "/dev/shm" : "/tmp", "/starling-fuzz.", ::getpid()));
+    std::filesystem::create_directories(*path);
     std::atexit([] { std::filesystem::remove_all(Dir()); });
     return path;
   }();
