@@ -1,4 +1,4 @@
-"""Writes the seeds of fuzz_sample_file: small real files of every format, and texts of predicates.
+"""Writes the seeds of fuzz_sample_file: small real files of every format, some of them Spark's, and texts of predicates.
 
 usage: make_corpus.py DIRECTORY
 """
@@ -12,6 +12,7 @@ import pyarrow.csv as pc
 import pyarrow.ipc as ipc
 import pyarrow.parquet as pq
 
+SPARK = pathlib.Path(__file__).resolve().parents[2] / "sample_io/testdata/spark"
 FORMATS = ["parquet", "arrow", "arrows", "csv", "tsv", "csv.gz", "text"]
 ROWS = 12
 FLAT = pa.table({
@@ -59,6 +60,8 @@ def seeds():
         yield "arrows", arrow(table, ipc.new_stream)
     yield "parquet", parquet(FLAT, compression="none", use_dictionary=False,
                              column_encoding={"a": "DELTA_BINARY_PACKED", "f": "BYTE_STREAM_SPLIT", "s": "DELTA_BYTE_ARRAY"})
+    for path in sorted(SPARK.glob("*.parquet")):
+        yield "parquet", path.read_bytes()
     yield "csv", csv(FLAT)
     yield "tsv", csv(FLAT, "\t")
     yield "csv.gz", gzip.compress(csv(FLAT), mtime=0)
