@@ -20,6 +20,7 @@
 #include "base/status.h"
 #include "sample_io/arrow_reading.h"
 #include "sample_io/data_path.h"
+#include "sample_io/page_pool.h"
 #include "sample_io/parquet_bounds.h"
 #include "sample_io/parquet_flat.h"
 #include "sample_io/parquet_lists.h"
@@ -38,8 +39,8 @@ using TableResult = arrow::Result<std::shared_ptr<arrow::Table>>;
 constexpr int64_t kStreamBytes = 1 << 20;
 constexpr int64_t kStreamRows = 1 << 16;
 
-parquet::ReaderProperties Properties() {
-  parquet::ReaderProperties properties = parquet::default_reader_properties();
+parquet::ReaderProperties Properties(arrow::MemoryPool* pool = arrow::default_memory_pool()) {
+  parquet::ReaderProperties properties(pool);
   properties.set_page_checksum_verification(true);
   return properties;
 }
@@ -72,7 +73,9 @@ arrow::Result<Reader> OpenReader(const std::shared_ptr<arrow::io::RandomAccessFi
                                  const std::shared_ptr<parquet::FileMetaData>& footer,
                                  const PartRange& range, bool whole, SkippedRows* skipped) {
   return GuardedCall<arrow::Result<Reader>, arrow::Status>([&]() -> arrow::Result<Reader> {
-    parquet::ReaderProperties properties = Properties();
+    // Whole chunks are no larger than the file; of a stream all that is allocated is pages.
+    parquet::ReaderProperties properties =
+        Properties(whole ? arrow::default_memory_pool() : PagePool());
     if (!whole) properties.enable_buffered_stream();
     properties.set_buffer_size(kStreamBytes);
     auto opened = OpenFromRow(file, properties, footer, range.begin, skipped);

@@ -24,7 +24,7 @@ namespace {
 
 constexpr int kBlock = 8192;  // Entries decoded at a time; they stay in the cache.
 // Pages whose starts are kept for the next column, and entries of one of them.
-constexpr size_t kPagesKept = 64;
+constexpr size_t kPagesKept = 4;
 constexpr int kEntriesKept = 1 << 17;
 // Room made at first: elements a row, and elements in all.
 constexpr int64_t kElements = 12, kReserve = 1 << 17;
