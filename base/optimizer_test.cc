@@ -105,6 +105,17 @@ TEST(OptimizerTest, AdamByHand) {
   EXPECT_EQ(p.state, (Floats{0.5, 0.75, 2}));
 }
 
+TEST(OptimizerTest, AdamEpsBeforeItsCorrectionByHand) {
+  for (const bool uncorrected : {false, true}) {
+    Parameter p(absl::StrCat("adam { lr: 0.1 beta1: 0.5 beta2: 0.75 eps: 3 eps_uncorrected: ",
+                             uncorrected ? "true" : "false", " }"),
+                {1});
+    p.Step({2});  // m^ = 2; sqrt(v^) = 2, or sqrt(v) = 1, which with eps is corrected to twice it.
+    EXPECT_FLOAT_EQ(p.w[0], 1 - 0.1f * 2 / (uncorrected ? 2.0f * (1 + 3) : 2.0f + 3))
+        << uncorrected;
+  }
+}
+
 TEST(OptimizerTest, AdamwByHand) {
   Parameter p("adamw { lr: 0.1 beta1: 0.5 beta2: 0.75 eps: 1e-30 weight_decay: 2 }", {1});
   p.Step({2});  // The weight keeps 1 - 0.1 * 2, and the step is lr.

@@ -39,7 +39,9 @@ float BiasCorrections::SecondBeyond(size_t t) const {
 
 std::unique_ptr<Optimizer> MakeAdam(const OptimizerOptions& options, OptionChecks* check,
                                     InstructionSet set) {
-  return Compile(AdamOf(options.adam(), 0, check), set);
+  Adam adam = AdamOf(options.adam(), 0, check);
+  adam.eps_uncorrected = options.adam().eps_uncorrected();
+  return Compile(std::move(adam), set);
 }
 
 }  // namespace starling

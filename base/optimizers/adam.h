@@ -29,19 +29,21 @@ class BiasCorrections {
 // m = beta1 * m + (1 - beta1) * g; v = beta2 * v + (1 - beta2) * g^2;
 // w -= lr * (weight_decay * w + m^ / (sqrt(v^) + eps)), where m^ = m / (1 - beta1^t),
 // v^ = v / (1 - beta2^t) and t counts the steps of this row: a row that is
-// not stepped does not decay. State: m (n), v (n), t.
+// not stepped does not decay. With eps_uncorrected, eps / sqrt(1 - beta2^t) takes
+// the place of eps. State: m (n), v (n), t.
 struct Adam {
   double lr;
   float eps;
   float b1, b2, c1, c2;  // beta1, beta2 and 1 less each.
   double weight_decay;
   BiasCorrections corrections;
+  bool eps_uncorrected = false;
 
   int StateSize(int n) const { return 2 * n + 1; }
   void SetSteps(float* state, int n, float steps) const { state[2 * n] = steps; }
   [[gnu::always_inline]] void Step(const RowStep& row) const {
     const int n = row.n;
-    const float rate = Rate(lr, row), scale = row.scale, l2 = row.l2, eps = this->eps;
+    const float rate = Rate(lr, row), scale = row.scale, l2 = row.l2;
     const float b1 = this->b1, b2 = this->b2, c1 = this->c1, c2 = this->c2;
     const float decay = Rate(lr * weight_decay, row);
     float* __restrict w = row.weights;
@@ -51,6 +53,7 @@ struct Adam {
     const float steps = row.state[2 * n] += 1.0f;
     const float step = static_cast<float>(rate / corrections.First(static_cast<size_t>(steps)));
     const float unbias = corrections.Second(static_cast<size_t>(steps));
+    const float eps = eps_uncorrected ? this->eps * unbias : this->eps;
     for (int i = 0; i < n; ++i) {
       const float g = grad[i] * scale + l2 * w[i];
       const float m = b1 * mean[i] + c1 * g;
