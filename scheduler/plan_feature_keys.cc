@@ -29,7 +29,7 @@ const std::vector<KindKey>& KindKeys() {
       {"width", {"raw"}},
       {"boundaries", {"bucketize", "lookup", "match", "expr"}},
       {"as", {"lookup", "match"}},
-      {"name", {"bucketize", "combo", "lookup", "match", "expr"}},
+      {"name", {"id", "bucketize", "combo", "lookup", "match", "expr"}},
   };
   return keys;
 }

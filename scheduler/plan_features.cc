@@ -109,14 +109,18 @@ class BlockReader {
     if (block_.has_weights() && block_.id_size() != 1) {
       return map_.Error(Path("weights"), "weights are those of one column: write a block for each");
     }
+    if (block_.has_name() && block_.id_size() != 1) {
+      return map_.Error(Path("name"), "name is that of one feature: write a block for each");
+    }
     const bool plain = !block_.has_separator() && !block_.weighted() && !block_.has_weights() &&
                        !block_.has_max_length() && !block_.has_default_() &&
-                       !block_.has_default_int();
+                       !block_.has_default_int() && !block_.has_name();
     const ColumnUse use = block_.weighted()        ? ColumnUse::kWeighted
                           : block_.has_separator() ? ColumnUse::kStrings
                                                    : ColumnUse::kIds;
     for (int i = 0; i < block_.id_size(); ++i) {
-      BlockFeature& feature = Add(block_.id(i), Path("id", i));
+      BlockFeature& feature =
+          block_.has_name() ? Add(block_.name(), Path("name")) : Add(block_.id(i), Path("id", i));
       DeriveStep* step = plain ? nullptr : &AddStep(&feature);
       Read({Path("id", i), block_.id(i), use}, step, &feature);
       if (plain) continue;

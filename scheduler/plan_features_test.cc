@@ -157,6 +157,20 @@ TEST(PlanFeaturesTest, ASequenceMayHoldNumbers) {
             "13: a sequence lists columns under ids or raws: this has none");
 }
 
+// One column with two embeddings: the second feature has a name of its own, and ids of its own.
+TEST(PlanFeaturesTest, AColumnOfIdsMayBeReadAgainUnderAName) {
+  Plan plan = GoodPlan("{id: a, dim: 4}, {id: a, name: again, dim: 4}");
+  ASSERT_EQ(plan.features.ids_size(), 2);
+  EXPECT_TRUE(plan.features.ids(0).steps().empty());
+  const IdFeature& again = plan.features.ids(1);
+  EXPECT_EQ(again.name(), "again");
+  EXPECT_EQ(again.vocabulary(), "again");
+  ASSERT_EQ(again.steps_size(), 1);
+  EXPECT_EQ(again.steps(0).columns(0), "a");
+  EXPECT_EQ(ErrorOf("{id: [a, b], name: n}"),
+            "31: name is that of one feature: write a block for each");
+}
+
 TEST(PlanFeaturesTest, EveryErrorNamesItsPlace) {
   const std::pair<const char*, const char*> cases[] = {
       {"{id: a, combo: [b, c]}",
