@@ -104,6 +104,8 @@ INSTANTIATE_TEST_SUITE_P(
         "finalmlp { mlp1 { hidden: 6 activation: TANH } mlp2 { hidden: 4 batch_norm: true } "
         "heads: 2 gate1: 'f00' gate2: 'f10' gate2: 'f11' gate_hidden: 3 }",
         "finalmlp { mlp1 { hidden: 17 activation: TANH } mlp2 { hidden: 18 activation: TANH } }",
+        "finalmlp { mlp1 { hidden: 6 activation: TANH } mlp2 { hidden: 4 activation: TANH } "
+        "gate1: 'f00' gate2: 'f11' gate_hidden: 3 gate_only: true }",
         "dnn { hidden: 7 hidden: 5 activation: PRELU layer_norm: true }",
         "dnn { hidden: 4 hidden: 6 activation: TANH residual {} }",
         "dnn { hidden: 4 activation: TANH batch_norm: true residual { kind: WIDE blocks: 2 } }",

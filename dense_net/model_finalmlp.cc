@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,6 +29,22 @@ Value Context(const GraphSpec& spec, std::string name, const Names& features, Va
     ranges.push_back({begin, spec.slots(slot).embedding_dim()});
   }
   return Columns(graph, name, embedding, ranges);
+}
+
+bool Lists(const Names& names, const std::string& feature) {
+  return std::find(names.begin(), names.end(), feature) != names.end();
+}
+
+// The features that the MLPs read.
+Names MlpFeatures(const GraphSpec& spec) {
+  const FinalMlpOptions& options = spec.model().finalmlp();
+  Names names;
+  for (const SlotSpec& slot : spec.slots()) {
+    const bool gates = Lists(options.gate1(), slot.name()) || Lists(options.gate2(), slot.name());
+    if (!gates || !options.gate_only()) *names.Add() = slot.name();
+  }
+  for (const std::string& raw : spec.raws()) *names.Add() = RawFeatureOf(raw);
+  return names;
 }
 
 // x, each column times 2 * sigmoid of what an MLP makes of the context.
@@ -72,7 +89,11 @@ void CheckFinalMlp(const FinalMlpOptions& options, OptionCheck* check) {
 absl::Status FitFinalMlp(const GraphSpec& spec) {
   const FinalMlpOptions& options = spec.model().finalmlp();
   if (auto s = CheckGate(spec, "gate1", options.gate1()); !s.ok()) return s;
-  return CheckGate(spec, "gate2", options.gate2());
+  if (auto s = CheckGate(spec, "gate2", options.gate2()); !s.ok()) return s;
+  if (!MlpFeatures(spec).empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "model finalmlp: gate_only: all features are the gates', and the MLPs have none: name one "
+      "column twice, as in {id: user, name: gate_user}");
 }
 
 // FinalMLP: two MLPs, each on its own view of the input, fused by first-order
@@ -80,7 +101,9 @@ absl::Status FitFinalMlp(const GraphSpec& spec) {
 Value BuildFinalMlp(const GraphSpec& spec, GraphBuilder* graph) {
   const FinalMlpOptions& options = spec.model().finalmlp();
   const Inputs inputs = MakeInputs(spec, graph, true);
-  const Value x = DeepInput(inputs, graph);
+  const Value x = options.gate_only()
+                      ? FeatureColumns(spec, MlpFeatures(spec), inputs, "mlps", graph)
+                      : DeepInput(inputs, graph);
   const Value x1 = Gate(spec, "gate1", options.gate1(), inputs, x, graph);
   const Value x2 = Gate(spec, "gate2", options.gate2(), inputs, x, graph);
   const Value y1 = Mlp(options.mlp1(), "mlp1", x1, graph);

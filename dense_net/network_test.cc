@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <map>
 #include <new>
 
 #include "base/random.h"
@@ -281,6 +282,29 @@ TEST(Network, RefusesOptionsThatMakeNoModel) {
               HasSubstr("its last width, 5, must be a multiple of heads, which is 2"));
   EXPECT_THAT(refusal("finalmlp { mlp1 { hidden: 4 } mlp2 { hidden: 4 } gate2: 'f9' }"),
               HasSubstr("gate2: no id feature `f9`"));
+}
+
+// FinalMLP's gates weigh every column that the MLPs read, and theirs is not among them.
+TEST(Network, AGatesOwnFeatureReachesNoMlp) {
+  const std::string model =
+      "finalmlp { mlp1 { hidden: 6 } mlp2 { hidden: 4 } gate1: 'f00' gate2: 'f11' ";
+  auto rows = [&](const std::string& options) {
+    auto network = MakeNetwork(MakeWorld(model + options + "}", {}).spec);
+    std::map<std::string, int> by_name;
+    for (const ParamSpec& param : network->params()) {
+      by_name[param.name] = param.name == "gate1.logit.weight" ? param.cols : param.rows;
+    }
+    return by_name;
+  };
+  std::map<std::string, int> shared = rows(""), own = rows("gate_only: true");
+  const World world = MakeWorld(model + "}", {});
+  const int gates = world.spec.slots(0).embedding_dim() + world.spec.slots(3).embedding_dim();
+  for (const char* param : {"mlp1.0.weight", "mlp2.0.weight", "gate1.logit.weight"}) {
+    EXPECT_EQ(own[param], shared[param] - gates) << param;
+  }
+  const World empty = MakeWorld(model + "gate1: 'f01' gate2: 'f10' gate_only: true }", {.raws = 0});
+  EXPECT_THAT(std::string(Network::Create(empty.spec, {}).status().message()),
+              HasSubstr("gate_only: all features are the gates'"));
 }
 
 TEST(Network, RefusesABatchThatDoesNotFit) {

@@ -92,6 +92,7 @@ INSTANTIATE_TEST_SUITE_P(
         "dropout: 0.2 hidden: 9 }",
         "finalmlp { mlp1 { hidden: 34 } mlp2 { hidden: 10 batch_norm: true } heads: 2 "
         "gate1: 'f00' gate2: 'f10' gate_hidden: 5 }",
+        "finalmlp { mlp1 { hidden: 34 } mlp2 { hidden: 10 } gate1: 'f00' gate_only: true }",
         "dnn { hidden: 21 activation: PRELU layer_norm: true }",
         "dnn { hidden: 21 activation: GELU }", "dnn { hidden: 21 residual { blocks: 2 } }",
         "dnn { hidden: 8 residual { kind: WIDE } }",

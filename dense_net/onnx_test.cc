@@ -190,6 +190,7 @@ const char* const kModels[] = {
     "blocks { name: 'd' from: 'b' from: 'c' add {} } outputs: 'd' }",
     "finalmlp { mlp1 { hidden: 6 } mlp2 { hidden: 4 batch_norm: true } heads: 2 gate1: 'f00' "
     "gate2: 'f10' gate2: 'f11' gate_hidden: 3 }",
+    "finalmlp { mlp1 { hidden: 6 } mlp2 { hidden: 4 } gate1: 'f00' gate2: 'f11' gate_only: true }",
     "din { attention { sequence: 's0' sequence: 's1' target: 'f00' target: 'f10' } "
     "attention_hidden: 5 hidden: 4 }",
     "din { attention { sequence: 's1' target: 'f11' } attention { sequence: 's0' target: 'f00' } "

@@ -34,8 +34,10 @@ name: frappe
 data: {{train: "{data}/train.parquet", eval: "{data}/valid.parquet", label: label, batch: 4096}}
 features:
   - {{id: [{fields}], {dim}table: {{tier: memory, memory: 256MiB, update: dense{init}}}}}
-model: {model}
-optimizer: {{sparse: {{adam: {{lr: 0.001}}, l2: {l2}}}, dense: {{adam: {{lr: 0.001}}}}}}
+{more}model: {model}
+optimizer:
+  sparse: {{adam: {{lr: 0.001, eps_uncorrected: {eps_uncorrected}}}, l2: {l2}}}
+  dense: {{adam: {{lr: 0.001, eps_uncorrected: {eps_uncorrected}}}}}
 train:
   dir: "{run}"
   epochs: 100
@@ -59,6 +61,8 @@ class Row:
     sigma: float = 0.0  # Of the published runs.
     start: float | None = 1e-4  # Standard deviation that embeddings start with; None: the model has none.
     patience: int = 2
+    gates: tuple[str, ...] = ()  # Columns that are read once more, as gate_<column>.
+    eps_uncorrected: bool = False  # Adam's eps as in the PyTorch of the published runs (1.0.1).
 
     def target(self):
         return self.auc - max(0.0005, 1.5 * self.sigma)
@@ -69,7 +73,7 @@ MODELS = {
     "lr": Row("{lr: {}}", 1e-5, 0.9356, start=None),
     "fm": Row("{fm: {}}", 5e-6, 0.9671, start=0.1),
     "fwfm": Row("{fwfm: {}}", 5e-6, 0.9776, start=0.1),
-    "nfm": Row(f"{{nfm: {{{MLP}, dropout: 0.4}}}}", 1e-4, 0.9804),
+    "nfm": Row(f"{{nfm: {{{MLP}, dropout: 0.4}}}}", 1e-4, 0.9804, eps_uncorrected=True),
     "dnn": Row(f"{{dnn: {{{DEEP}, dropout: 0.2}}}}", 0.05, 0.98405, 0.0005),
     "wide_deep": Row(f"{{wide_deep: {{{DEEP}, dropout: 0.6}}}}", 0.1, 0.98307, 0.0008),
     "deepfm": Row(f"{{deepfm: {{{DEEP}, dropout: 0.2}}}}", 0.05, 0.98395, 0.0002),
@@ -80,8 +84,8 @@ MODELS = {
     "autoint": Row(f"{{autoint: {{{DEEP}, dropout: 0.1, attention_layers: 5, heads: 4, attention_dim: 128, "
                    "layer_norm: true}}", 0.1, 0.98481),
     "finalmlp": Row("{finalmlp: {mlp1: {hidden: [400], batch_norm: true, dropout: 0.4}, mlp2: {hidden: [100], "
-                    "batch_norm: true, dropout: 0.4}, heads: 5, gate1: [user], gate2: [item], gate_hidden: [400]}}",
-                    0.05, 0.98607),
+                    "batch_norm: true, dropout: 0.4}, heads: 5, gate1: [gate_user], gate2: [gate_item], "
+                    "gate_hidden: [400], gate_only: true}}", 0.05, 0.98607, gates=("user", "item")),
 }
 
 
@@ -104,8 +108,10 @@ def train_one(binary, work, model, seed, start, extra):
     row = MODELS[model]
     dim, init = ("", "") if start is None else ("dim: 10, ", f", init: {start}")
     config = work / f"{model}-{seed}-{start}.yaml"
-    config.write_text(CONFIG.format(data=work, fields=", ".join(FIELDS), dim=dim, init=init, model=row.model, l2=row.l2,
-                                    patience=row.patience, run=config.with_suffix(".run"), seed=seed))
+    more = "".join(f"  - {{id: {column}, name: gate_{column}, dim: 10}}\n" for column in row.gates)
+    config.write_text(CONFIG.format(data=work, fields=", ".join(FIELDS), dim=dim, init=init, more=more, model=row.model,
+                                    l2=row.l2, patience=row.patience, run=config.with_suffix(".run"), seed=seed,
+                                    eps_uncorrected=str(row.eps_uncorrected).lower()))
     sets = [word for e in extra for word in ("--set", e)]
     return config, starling_json(binary, "train", "--config", str(config), *sets), sets
 
