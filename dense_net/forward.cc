@@ -41,6 +41,7 @@ class NetworkImpl : public Network {
       shares_ = shares_ || op.shares();
       flops_forward_ += op.ForwardFlops();
       flops_train_ += op.ForwardFlops() + op.BackwardFlops(input_grad);
+      element_flops_ += op.ElementFlops();
     }
   }
 
@@ -50,6 +51,8 @@ class NetworkImpl : public Network {
   const std::vector<OutputSpec>& outputs() const override { return graph_.outputs; }
   double gemm_flops_forward() const override { return flops_forward_; }
   double gemm_flops_train() const override { return flops_train_; }
+  double element_flops_forward() const override { return element_flops_; }
+  double element_flops_train() const override { return 3 * element_flops_; }
   std::unique_ptr<Workspace> NewWorkspace() const override {
     return std::make_unique<StepWorkspace>();
   }
@@ -258,7 +261,7 @@ class NetworkImpl : public Network {
   const MemoryPlan train_plan_, score_plan_;
   bool shares_ = false;        // Some op looks at Step::shared.
   std::vector<int> barriers_;  // Coupled ops.
-  double flops_forward_ = 0, flops_train_ = 0;
+  double flops_forward_ = 0, flops_train_ = 0, element_flops_ = 0;
 };
 
 }  // namespace

@@ -101,6 +101,10 @@ class Network {
   // Multiply-adds counted as two: GEMM only, for one row, forward and forward + backward.
   virtual double gemm_flops_forward() const = 0;
   virtual double gemm_flops_train() const = 0;
+  // What the other ops do, each operation on a number counted as one. A row has one id a slot
+  // and one event a sequence; ops that only training runs (dropout) are not counted.
+  virtual double element_flops_forward() const = 0;
+  virtual double element_flops_train() const = 0;
 
   virtual std::unique_ptr<Workspace> NewWorkspace() const = 0;
 

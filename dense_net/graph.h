@@ -112,6 +112,9 @@ struct OpTile {
 
 class OnnxGraph;
 
+// Of each number: the largest, less it, exp, the sum, divided.
+inline constexpr double kSoftmaxFlops = 5;
+
 // How pass_fuse.cc may join an op with those around it.
 enum class Fusing {
   kNone,
@@ -141,6 +144,9 @@ class Op {
   // given whether the input's gradient is wanted.
   virtual double ForwardFlops() const { return 0; }
   virtual double BackwardFlops(bool /*input_grad*/) const { return 0; }
+  // All other operations of one row as scoring runs it: an addition, product, comparison or
+  // function of one number is one. Backward is taken to have twice as many.
+  virtual double ElementFlops() const = 0;
 
   // Floats a row beside the output that backward reads again.
   virtual int kept_width() const { return 0; }

@@ -23,6 +23,7 @@ class PairwiseLossOp : public CoupledOp {
     return step.training ? 2 * int64_t{step.batch->rows} : 0;
   }
 
+  double ElementFlops() const override { return 1; }
   void Forward(const OpTile& tile) const override {
     tile.losses().logistic(tile.rows, tile.in[0], tile.out);
     StoreScores(*tile.step, place_.output, tile.first, tile.rows, tile.out);

@@ -21,6 +21,7 @@ class ProductLossOp : public Op {
 
   int64_t ScratchFloats(int tile) const override { return LossFloats(tile) + tile; }
 
+  double ElementFlops() const override { return 3; }
   void Forward(const OpTile& tile) const override {
     const Step& step = *tile.step;
     Real* second = tile.scratch + LossFloats(tile.rows);

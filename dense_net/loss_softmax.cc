@@ -31,6 +31,7 @@ class SoftmaxLossOp : public CoupledOp {
     return step.training ? rows * (2 * dim_ + 2 + step.tiles) : 0;
   }
 
+  double ElementFlops() const override { return 2.0 * dim_ + 2; }
   void ReduceForward(const OpTile& tile) const override {
     const Parts parts = PartsOf(*tile.step, tile.state);
     for (int side = 0; side < 2; ++side) {

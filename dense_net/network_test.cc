@@ -217,6 +217,28 @@ TEST(Network, CountsGemmFlops) {
   EXPECT_EQ(network->gemm_flops_train(), 6.0 * (19 * 10 + 10 * 5 + 5));
 }
 
+// 4 slots of dim 4 and 3 raws; what each op does to a row is written out.
+TEST(Network, CountsWhatOtherOpsDo) {
+  const std::pair<const char*, double> cases[] = {
+      {"lr {}", (4 + 1) + 1 /* raws + ids */ + 1 /* score */},
+      {"fm {}", 16 + (4 + 1) + 2 + (3 * 16 + 3 * 4 + 1) + 1},
+      // Pooling, then bias, norm and activation of each layer, the logit's bias, the score.
+      {"dnn { hidden: 10 hidden: 5 }", 16 + 2 * 10 + 2 * 5 + 1 + 1},
+      {"dnn { hidden: 10 batch_norm: true dropout: 0.5 }", 16 + (1 + 2 + 1) * 10 + 1 + 1},
+      {"dnn { hidden: 10 layer_norm: true activation: GELU }", 16 + (1 + 7 + 5) * 10 + 1 + 1},
+      // Cross layers of width 19: bias, product and sum; the logit reads both parts.
+      {"dcnv2 { cross_layers: 2 }", 16 + 2 * (1 + 2) * 19 + 1 + 1},
+      {"nfm { hidden: 10 }", 16 + (4 + 1) + 1 + (3 * 16 + 3 * 4) + 2 * 10 + 1 + 1 + 1},
+      {"autoint { attention_layers: 1 heads: 2 attention_dim: 6 }",
+       16 + 2 * 4 * 4 * 6 /* softmax, scaled */ + 2 * 4 * 6 /* residual, ReLU */ + 1 + 1},
+  };
+  for (const auto& [model, count] : cases) {
+    auto network = MakeNetwork(MakeWorld(model, {.dim = 4, .raws = 3}).spec);
+    EXPECT_EQ(network->element_flops_forward(), count) << model;
+    EXPECT_EQ(network->element_flops_train(), 3 * count) << model;
+  }
+}
+
 TEST(Network, RefusesWhatIsNotAModel) {
   auto refusal = [](const GraphSpec& spec) {
     auto network = Network::Create(spec, {});

@@ -17,6 +17,7 @@ class ActivationOp : public Op {
     return kind_ == MlpOptions::RELU ? Fusing::kTail : Fusing::kLastTail;
   }
 
+  double ElementFlops() const override { return width(); }
   void Forward(const OpTile& tile) const override {
     const int64_t n = static_cast<int64_t>(tile.rows) * width();
     switch (kind_) {

@@ -12,6 +12,9 @@ class AddOp : public Op {
       : Op(std::move(name), inputs, inputs[0].width) {}
   std::string Key() const override { return "add"; }
 
+  double ElementFlops() const override {
+    return (static_cast<double>(inputs().size()) - 1) * width();
+  }
   void Forward(const OpTile& tile) const override {
     const int64_t n = static_cast<int64_t>(tile.rows) * width();
     for (size_t v = 0; v < inputs().size(); ++v)

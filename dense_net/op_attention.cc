@@ -75,6 +75,7 @@ class WeightsOp : public AttentionOp {
  public:
   using AttentionOp::AttentionOp;
 
+  double ElementFlops() const override { return (kSoftmaxFlops + 1) * width(); }
   void Forward(const OpTile& tile) const override {
     ForHeads(tile.rows, [&](int64_t at, int64_t weights) {
       Real* p = tile.out + weights;
@@ -115,6 +116,7 @@ class MixOp : public AttentionOp {
  public:
   using AttentionOp::AttentionOp;
 
+  double ElementFlops() const override { return 0; }
   void Forward(const OpTile& tile) const override {
     ForHeads(tile.rows, [&](int64_t at, int64_t weights) {
       head_.Apply(tile.device(), tile.in[0] + weights, false, tile.in[1] + at, false, tile.scratch,

@@ -36,6 +36,7 @@ class AuxiliaryLossOp : public Op {
     return std::max<int64_t>(LossFloats(tile), int64_t{2} * tile);
   }
 
+  double ElementFlops() const override { return 0; }  // It is no part of scoring.
   void Forward(const OpTile& tile) const override {
     tile.kernels().fill(tile.rows, 0, tile.out);
     if (!tile.step->training) return;

@@ -20,6 +20,7 @@ class BatchNormOp : public NormalizingOp {
   BatchNormOp(std::string name, Value x, const Rule& rule, int64_t scale, int64_t shift)
       : NormalizingOp(std::move(name), x, rule), scale_(scale), shift_(shift) {}
 
+  double ElementFlops() const override { return 2.0 * width(); }
   void Forward(const OpTile& tile) const override {
     tile.kernels().scale_shift(tile.rows, width(), tile.in[0], Vector(tile.state, kScale),
                                Vector(tile.state, kShift), tile.out);

@@ -12,6 +12,7 @@ class BiInteractionOp : public Op {
       : Op(std::move(name), {x}, dim), slots_(x.width / dim), dim_(dim) {}
 
   int64_t ScratchFloats(int tile) const override { return int64_t{tile} * dim_; }
+  double ElementFlops() const override { return 3.0 * slots_ * dim_ + 3.0 * dim_; }
   void Forward(const OpTile& tile) const override {
     tile.fields().bi_interaction(tile.rows, slots_, dim_, tile.in[0], tile.scratch, tile.out);
   }

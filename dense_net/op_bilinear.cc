@@ -34,6 +34,7 @@ class BilinearOp : public Op {
     }
   }
 
+  double ElementFlops() const override { return 2.0 * heads_ * ny_; }
   void Forward(const OpTile& tile) const override {
     Real* u = tile.scratch;
     for (int h = 0; h < heads_; ++h) {

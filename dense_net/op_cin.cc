@@ -39,6 +39,7 @@ class CinLayerOp : public Op {
     if (step.training) step.device->PackGemmB(n_, k_, w, 1, n_, state + PackedGemmFloats(k_, n_));
   }
 
+  double ElementFlops() const override { return 1.0 * dim_ * (k_ + n_); }  // Products and bias.
   void Forward(const OpTile& tile) const override {
     const Real* bias = tile.step->params + bias_;
     const GemmB w = PackedGemmB(k_, n_, tile.state);

@@ -17,6 +17,7 @@ class ColumnsOp : public Op {
   ColumnsOp(std::string name, Value x, std::vector<ColumnRange> ranges)
       : Op(std::move(name), {x}, WidthOf(ranges)), x_width_(x.width), ranges_(std::move(ranges)) {}
 
+  double ElementFlops() const override { return 0; }
   void Forward(const OpTile& tile) const override {
     Real* out = tile.out;
     for (const ColumnRange& range : ranges_) {

@@ -19,6 +19,7 @@ class ConcatOp : public Op {
   std::string Key() const override { return "concat"; }
   int embedding() const override { return inputs()[0].embedding; }
 
+  double ElementFlops() const override { return 0; }
   void Forward(const OpTile& tile) const override {
     Real* out = tile.out;
     for (size_t v = 0; v < inputs().size(); ++v) {

@@ -13,6 +13,7 @@ class CrossOp : public Op {
   std::string Key() const override { return "cross"; }
   Fusing fusing() const override { return Fusing::kCombine; }
 
+  double ElementFlops() const override { return 2.0 * width(); }
   void Forward(const OpTile& tile) const override {
     tile.kernels().multiply_add(Floats(tile), tile.in[0], tile.in[1], tile.in[2], tile.out);
   }

@@ -13,6 +13,7 @@ class CrossVectorOp : public Op {
 
   bool trainable() const override { return true; }
 
+  double ElementFlops() const override { return 3.0 * width(); }
   void Forward(const OpTile& tile) const override {
     tile.fields().cross(tile.rows, width(), tile.in[0], tile.in[1], tile.step->params + bias_,
                         tile.in[2], tile.out);

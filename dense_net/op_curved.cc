@@ -13,6 +13,7 @@ class GeluOp : public Op {
  public:
   GeluOp(std::string name, Value x) : Op(std::move(name), {x}, x.width) {}
 
+  double ElementFlops() const override { return 5.0 * width(); }
   void Forward(const OpTile& tile) const override {
     tile.fields().gelu(int64_t{tile.rows} * width(), tile.in[0], tile.out);
   }
@@ -37,6 +38,7 @@ class PreluOp : public Op {
 
   bool trainable() const override { return true; }
 
+  double ElementFlops() const override { return 2.0 * width(); }
   void Forward(const OpTile& tile) const override {
     tile.fields().prelu(tile.rows, width(), tile.in[0], tile.step->params + slope_, tile.out);
   }

@@ -19,6 +19,7 @@ class DiceOp : public NormalizingOp {
   DiceOp(std::string name, Value x, const Rule& rule, int64_t alpha)
       : NormalizingOp(std::move(name), x, rule), alpha_(alpha) {}
 
+  double ElementFlops() const override { return 7.0 * width(); }
   void Forward(const OpTile& tile) const override {
     tile.kernels().dice(tile.rows, width(), tile.in[0], Vector(tile.state, kMean),
                         Vector(tile.state, kInvStd), tile.step->params + alpha_, tile.out);

@@ -16,6 +16,7 @@ class DotOp : public Op {
 
   bool trainable() const override { return true; }
 
+  double ElementFlops() const override { return 2.0 * k_ + 2; }
   void Forward(const OpTile& tile) const override {
     tile.kernels().spread(tile.rows, 1, tile.step->params + bias_, tile.out);
     tile.fields().row_dots(tile.rows, k_, scale_, {tile.in[0], k_}, {tile.in[1], k_}, {tile.out, 1},

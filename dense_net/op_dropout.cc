@@ -18,6 +18,7 @@ class DropoutOp : public Op {
 
   Fusing fusing() const override { return Fusing::kTail; }
 
+  double ElementFlops() const override { return 0; }  // It is no part of scoring.
   void Forward(const OpTile& tile) const override {
     if (tile.step->training) return Mask(tile, tile.in[0], tile.out, false);
     tile.kernels().copy(static_cast<int64_t>(tile.rows) * width(), tile.in[0], tile.out, false);

@@ -42,6 +42,7 @@ class EmbeddingOp : public Op {
   bool keeps_gradient() const override { return true; }
   int embedding() const override { return width(); }
 
+  double ElementFlops() const override { return width(); }  // One id a slot.
   void Forward(const OpTile& tile) const override {
     Real* out = tile.out;
     for (const SlotSpec& slot : slots_) {

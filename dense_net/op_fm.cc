@@ -11,6 +11,7 @@ class FmOp : public Op {
   std::string Key() const override { return "fm " + std::to_string(dim_); }
 
   int64_t ScratchFloats(int tile) const override { return 2 * int64_t{tile} * dim_; }
+  double ElementFlops() const override { return 3.0 * slots_ * dim_ + 3.0 * dim_ + 1; }
   void Forward(const OpTile& tile) const override {
     tile.kernels().fm(tile.rows, slots_, dim_, tile.in[0], tile.scratch, tile.out);
   }

@@ -57,6 +57,7 @@ class FullyConnectedOp : public Op {
     }
   }
 
+  double ElementFlops() const override { return bias_ < 0 ? 0 : width(); }
   void Forward(const OpTile& tile) const override {
     const Real* w = tile.step->params + weight_;
     const Real* bias = bias_ < 0 ? nullptr : tile.step->params + bias_;

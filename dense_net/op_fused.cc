@@ -18,6 +18,11 @@ class FusedOp : public HeadOp {
         parts_(std::move(parts)) {}
 
   bool trainable() const override { return head().trainable(); }
+  double ElementFlops() const override {
+    double sum = 0;
+    for (const auto& part : parts_) sum += part->ElementFlops();
+    return sum;
+  }
 
   void Forward(const OpTile& tile) const override {
     for (int row = 0; row < tile.rows; row += kStrip) {

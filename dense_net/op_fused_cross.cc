@@ -19,6 +19,7 @@ class FusedCrossOp : public HeadOp {
         head_(std::move(head)) {}
 
   bool trainable() const override { return true; }
+  double ElementFlops() const override { return head_->ElementFlops() + 2.0 * width(); }
   int kept_width() const override { return width(); }
 
   void Forward(const OpTile& tile) const override {

@@ -41,6 +41,7 @@ class GroupedLinearOp : public Op {
     }
   }
 
+  double ElementFlops() const override { return width(); }
   void Forward(const OpTile& tile) const override {
     const int m = tile.rows;
     for (int g = 0; g < groups_; ++g) {

@@ -38,6 +38,8 @@ class GruOp : public Op {
     return int64_t{tile} * 12 * width() + 5 * width() + PackedGemmFloats(tile, 3 * width());
   }
 
+  // Three gates, and the state's step.
+  double ElementFlops() const override { return (inputs().size() > 1 ? 11.0 : 10.0) * width(); }
   void Forward(const OpTile& tile) const override {
     const int h = width();
     Real* before = tile.scratch;

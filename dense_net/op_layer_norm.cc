@@ -18,6 +18,7 @@ class LayerNormOp : public Op {
   bool trainable() const override { return true; }
   int64_t ScratchFloats(int tile) const override { return int64_t{2} * tile * positions_; }
 
+  double ElementFlops() const override { return 7.0 * width(); }
   void Forward(const OpTile& tile) const override {
     const Real* params = tile.step->params;
     tile.fields().layer_norm(tile.rows * positions_, n_, tile.in[0], params + scale_,

@@ -15,6 +15,9 @@ class LinearOp : public Op {
   bool keeps_gradient() const override { return true; }
   int64_t ScratchFloats(int tile) const override { return tile; }
 
+  double ElementFlops() const override {
+    return static_cast<double>(slots_.size()) + 1;
+  }  // One id a slot.
   void Forward(const OpTile& tile) const override {
     tile.kernels().spread(tile.rows, 1, tile.step->params + bias_, tile.out);
     for (const SlotSpec& slot : slots_) {

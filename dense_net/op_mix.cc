@@ -18,6 +18,9 @@ class MixOp : public Op {
   MixOp(std::string name, Value weights, const std::vector<Value>& experts, int width)
       : Op(std::move(name), Inputs(weights, experts), width) {}
 
+  double ElementFlops() const override {
+    return 2.0 * (static_cast<double>(inputs().size()) - 1) * width();
+  }
   void Forward(const OpTile& tile) const override {
     ForExperts([&](size_t input, int column, int gate) {
       tile.fields().scale_rows(tile.rows, width(), 1, Columns(tile.in[input], input, column),

@@ -11,6 +11,7 @@ class MultiplyOp : public Op {
   MultiplyOp(std::string name, Value a, Value b, double scale)
       : Op(std::move(name), {a, b}, a.width), scale_(static_cast<Real>(scale)) {}
 
+  double ElementFlops() const override { return (scale_ == 1 ? 1.0 : 2.0) * width(); }
   void Forward(const OpTile& tile) const override {
     tile.fields().scaled_multiply(Floats(tile), scale_, tile.in[0], tile.in[1], tile.out, false);
   }

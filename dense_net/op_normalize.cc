@@ -10,6 +10,7 @@ class NormalizeOp : public Op {
  public:
   NormalizeOp(std::string name, Value x) : Op(std::move(name), {x}, x.width) {}
 
+  double ElementFlops() const override { return 3.0 * width() + 2; }
   void Forward(const OpTile& tile) const override {
     tile.fields().normalize(tile.rows, width(), tile.in[0], tile.out);
   }

@@ -11,6 +11,7 @@ class OuterOp : public Op {
   OuterOp(std::string name, Value a, Value b)
       : Op(std::move(name), {a, b}, a.width * b.width), na_(a.width), nb_(b.width) {}
 
+  double ElementFlops() const override { return width(); }
   void Forward(const OpTile& tile) const override {
     tile.fields().outer(tile.rows, na_, nb_, tile.in[0], tile.in[1], tile.out);
   }

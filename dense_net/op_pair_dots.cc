@@ -20,6 +20,7 @@ class PairDotsOp : public Op {
     return Square() + std::max(PackedGemmFloats(dim_, slots_), int64_t{slots_} * kGemmPanel);
   }
 
+  double ElementFlops() const override { return 0; }
   void Forward(const OpTile& tile) const override {
     Real* square = tile.scratch;
     Real* packed = tile.scratch + Square();

@@ -13,6 +13,7 @@ class PairProductsOp : public Op {
         slots_(a.width / dim),
         dim_(dim) {}
 
+  double ElementFlops() const override { return width(); }
   void Forward(const OpTile& tile) const override {
     tile.fields().pair_products(tile.rows, slots_, dim_, tile.in[0], tile.in[1], tile.out);
   }

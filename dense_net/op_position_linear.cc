@@ -31,6 +31,7 @@ class PositionLinearOp : public Op {
     if (step.training) step.device->PackGemmB(n_, k_, w, 1, n_, state + PackedGemmFloats(k_, n_));
   }
 
+  double ElementFlops() const override { return 0; }
   void Forward(const OpTile& tile) const override {
     tile.device().Gemm(tile.rows * positions_, n_, k_, {tile.in[0], k_, 1},
                        PackedGemmB(k_, n_, tile.state), GemmStart::kZero, nullptr, tile.out);

@@ -10,6 +10,7 @@ class RawOp : public Op {
  public:
   explicit RawOp(int features) : Op("raw", {}, features) {}
   std::string Key() const override { return "raw"; }
+  double ElementFlops() const override { return 0; }
   void Forward(const OpTile& tile) const override {
     const float* from = tile.step->share.arrays->dense + tile.first * width();
     std::copy_n(from, static_cast<int64_t>(tile.rows) * width(), tile.out);

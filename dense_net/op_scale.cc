@@ -10,6 +10,7 @@ class ScaleRowsOp : public Op {
  public:
   ScaleRowsOp(std::string name, Value scale, Value x) : Op(std::move(name), {scale, x}, x.width) {}
 
+  double ElementFlops() const override { return width(); }
   void Forward(const OpTile& tile) const override {
     const int n = Part();
     tile.fields().scale_rows(Parts(tile), n, 1, {tile.in[1], n}, {tile.in[0], 1}, {tile.out, n},

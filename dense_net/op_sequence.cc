@@ -16,6 +16,7 @@ class SequenceOp : public Op {
   bool trainable() const override { return true; }
   bool keeps_gradient() const override { return true; }
 
+  double ElementFlops() const override { return 0; }
   void Forward(const OpTile& tile) const override {
     int column = 0;
     for (const SlotSpec& slot : slots_) {

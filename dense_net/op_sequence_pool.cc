@@ -14,6 +14,7 @@ class SequencePoolOp : public Op {
 
   int sequence() const override { return -1; }
 
+  double ElementFlops() const override { return width(); }  // One event.
   void Forward(const OpTile& tile) const override {
     tile.sequences().pool(tile.PositionsOf(x_sequence_), width(), kind_, tile.in[0], tile.out);
   }

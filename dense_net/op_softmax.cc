@@ -12,6 +12,7 @@ class SoftmaxOp : public Op {
 
   bool in_place() const override { return true; }
 
+  double ElementFlops() const override { return kSoftmaxFlops * width(); }
   void Forward(const OpTile& tile) const override {
     tile.fields().softmax(tile.rows, width(), 1, tile.in[0], tile.out);
   }

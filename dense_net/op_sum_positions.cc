@@ -11,6 +11,7 @@ class SumPositionsOp : public Op {
   SumPositionsOp(std::string name, Value x, int positions)
       : Op(std::move(name), {x}, x.width / positions), positions_(positions) {}
 
+  double ElementFlops() const override { return (positions_ - 1.0) * width(); }
   void Forward(const OpTile& tile) const override {
     tile.fields().sum_parts(tile.rows, positions_, width(), tile.in[0], tile.out);
   }

@@ -18,6 +18,7 @@ class AttentionInputOp : public Op {
 
   int sequence() const override { return sequence_; }
 
+  double ElementFlops() const override { return 2.0 * d_; }  // Difference and product.
   void Forward(const OpTile& tile) const override {
     tile.sequences().attention_input(tile.PositionsOf(sequence_), d_, tile.in[0], tile.in[1],
                                      tile.out);
@@ -44,6 +45,7 @@ class SequenceSoftmaxOp : public Op {
  public:
   SequenceSoftmaxOp(std::string name, Value x) : Op(std::move(name), {x}, 1) {}
 
+  double ElementFlops() const override { return kSoftmaxFlops; }
   void Forward(const OpTile& tile) const override {
     tile.sequences().softmax(tile.PositionsOf(sequence()), tile.in[0], tile.out);
   }
@@ -69,6 +71,7 @@ class WeightedSumOp : public Op {
 
   int sequence() const override { return -1; }
 
+  double ElementFlops() const override { return 2.0 * width(); }  // One event.
   void Forward(const OpTile& tile) const override {
     tile.sequences().weighted_sum(tile.PositionsOf(x_sequence_), width(), tile.in[0], tile.in[1],
                                   tile.out);

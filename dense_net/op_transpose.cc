@@ -11,6 +11,7 @@ class TransposeOp : public Op {
   TransposeOp(std::string name, Value x, int columns)
       : Op(std::move(name), {x}, x.width), rows_(x.width / columns), columns_(columns) {}
 
+  double ElementFlops() const override { return 0; }
   void Forward(const OpTile& tile) const override {
     tile.fields().transpose(tile.rows, rows_, columns_, tile.in[0], tile.out, false);
   }

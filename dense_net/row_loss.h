@@ -22,6 +22,7 @@ class RowLossOp : public Op {
 
   bool is_loss() const override { return true; }
   int64_t ScratchFloats(int tile) const override { return LossFloats(tile); }
+  double ElementFlops() const override { return 1; }  // The score.
 
   void Forward(const OpTile& tile) const override {
     rule_.Score(tile.device(), tile.rows, tile.in[0], tile.out);

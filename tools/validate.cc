@@ -147,6 +147,8 @@ absl::StatusOr<Json> Describe(const LoadedJob& job) {
   out["tiles"] = (plan.job.data().batch() - 1) / options.tile + 1;
   out["gemm_flops_forward"] = network->gemm_flops_forward();
   out["gemm_flops_train"] = network->gemm_flops_train();
+  out["element_flops_forward"] = network->element_flops_forward();
+  out["element_flops_train"] = network->element_flops_train();
   return out;
 }
 
@@ -185,9 +187,14 @@ void PrintReport(const Json& report) {
                 absl::StrJoin(report["devices"].get<std::vector<std::string>>(), ", ").c_str(),
                 report["tiles"].get<int>());
   }
-  std::printf("  FLOPs    %s a sample to score, %s to train (matrix products)\n",
-              WithCommas(report["gemm_flops_forward"].get<int64_t>()).c_str(),
-              WithCommas(report["gemm_flops_train"].get<int64_t>()).c_str());
+  for (const auto& [kind, what] :
+       {std::pair("gemm", "in matrix products"), std::pair("element", "beside them")}) {
+    auto count = [&, kind = kind](const char* pass) {
+      return WithCommas(report[absl::StrCat(kind, "_flops_", pass)].get<int64_t>());
+    };
+    std::printf("  FLOPs    %s a sample to score, %s to train %s\n", count("forward").c_str(),
+                count("train").c_str(), what);
+  }
   std::printf(
       "Rows are an estimate from %s rows, grown to one pass over the data by the rate at which\n"
       "new ids came; eviction is not counted.\n",
