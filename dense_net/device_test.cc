@@ -122,6 +122,9 @@ TEST(Device, AStepGivesTheSameBitsOnAnyDevice) {
         "dssm { user: 'f00' user: 'r0' item: 'f01' item: 'f10' item: 'f11' "
         "item: 'r1' tower { hidden: 3 } } | name: 'a' label: 'y1' "
         "loss { sampled_softmax { item: 'f01' } }",
+        "dssm { user: 'f00' user: 'r0' item: 'f01' item: 'f10' item: 'f11' "
+        "item: 'r1' tower { hidden: 3 } } | name: 'a' label: 'y1' "
+        "loss { sampled_softmax { item: 'f01' negatives: 4 streaming { buckets: 9 } } }",
         "esmm { hidden: 4 } | name: 'a' label: 'y0' | name: 'b' label: 'y1'",
         "dnn { hidden: 4 } | name: 'a' label: 'y1' given: 'y0' loss { focal {} }",
         "dnn { hidden: 4 } | name: 'a' label: 'y1' loss { mse {} }",

@@ -161,7 +161,10 @@ INSTANTIATE_TEST_SUITE_P(
         "tower { hidden: 5 hidden: 3 activation: TANH } temperature: 0.5 }",
         "dssm { user: 'f00' user: 'f11' user: 'r0' user: 'r1' item: 'f01' item: 'f10' match: DOT "
         "tower { hidden: 3 } temperature: 2 } | name: 'a' label: 'y1' loss { sampled_softmax { "
-        "item: 'f00' } }"));
+        "item: 'f00' } }",
+        "dssm { user: 'f00' user: 'f11' user: 'r0' user: 'r1' item: 'f01' item: 'f10' match: DOT "
+        "tower { hidden: 3 } temperature: 2 } | name: 'a' label: 'y1' loss { sampled_softmax { "
+        "item: 'f10' negatives: 3 sampler: LOG_UNIFORM streaming { buckets: 5 } } }"));
 
 }  // namespace
 }  // namespace starling

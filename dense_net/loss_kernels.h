@@ -24,6 +24,13 @@ struct EventPair {
   int64_t state, other;
 };
 
+// By row of the batch, what a softmax over its items takes off a score.
+struct SoftmaxItems {
+  const Real* log_count;  // For the users of other rows; infinite: the row's item is no candidate.
+  const Real* own_log_count;  // For the row's own user.
+  const Real* item;           // Its number: rows of the same are no candidates. Null: they are.
+};
+
 struct LossKernels {
   // *sum += x (m), in order.
   void (*add_sum)(int m, const double* x, double* sum);
@@ -55,16 +62,18 @@ struct LossKernels {
   void (*pairwise)(int groups, const uint32_t* offsets, const uint32_t* order, const LossRows& rows,
                    const Real* logits, Real* grads, double* loss, int64_t* pairs);
 
-  // Softmax over the batch, n items: scores (n) become scale * score - log_count, and
-  // *log_sum the log of the sum of their exponentials.
-  void (*softmax_sum)(int n, Real scale, const Real* log_count, Real* scores, Real* log_sum);
-  // A row's loss, given its log_sum and its own score; it counts as much as its label.
+  // Softmax over the batch, n items: scores (n) of the user of row `own` become scale * score
+  // less what `items` says, and *log_sum the log of the sum of their exponentials.
+  void (*softmax_sum)(int n, int own, Real scale, const SoftmaxItems& items, Real* scores,
+                      Real* log_sum);
+  // A row's loss, given its log_sum, its own score and the log Q of its item; it counts as much
+  // as its label.
   void (*softmax_loss)(int m, const LossRows& rows, const Real* log_sum, const Real* own,
-                       double* loss);
+                       const Real* log_q, double* loss);
   // g (n), scores of row `own` as a user with all items, or as an item with all users, becomes
   // the loss's slopes along them. `rows` are all n.
   void (*softmax_slopes)(int n, int own, bool own_is_user, const LossRows& rows, Real scale,
-                         const Real* log_count, const Real* log_sum, Real* g);
+                         const SoftmaxItems& items, const Real* log_sum, Real* g);
 
   // Of pairs of states and events, both (positions, d): the loss of each, at its state's position
   // of `out` too.

@@ -35,6 +35,12 @@ STARLING_HOST_DEVICE inline double FocalSlope(double gamma, double z) {
 STARLING_HOST_DEVICE inline double OneLess(double a, double b) {
   return ExactSigmoid(-a) + ExactSigmoid(a) * ExactSigmoid(-b);
 }
+// What the score of row `item`'s item is lessened by for the user of row `user`.
+STARLING_HOST_DEVICE inline Real LogCount(const SoftmaxItems& items, int64_t user, int64_t item) {
+  if (user == item) return items.own_log_count[item];
+  const bool own = items.item != nullptr && items.item[user] == items.item[item];
+  return own ? static_cast<Real>(HUGE_VAL) : items.log_count[item];
+}
 STARLING_HOST_DEVICE inline Real PlainDot(int d, const Real* a, const Real* b) {
   Real dot = 0;
   for (int j = 0; j < d; ++j) dot += a[j] * b[j];
@@ -166,11 +172,13 @@ struct LossKernelsOn {
     });
   }
 
-  static void SoftmaxSum(int n, Real scale, const Real* log_count, Real* scores, Real* log_sum) {
+  static void SoftmaxSum(int n, int own, Real scale, const SoftmaxItems& items, Real* scores,
+                         Real* log_sum) {
+    const SoftmaxItems all = items;
     Run::Rows(1, [=] STARLING_HOST_DEVICE(int) {
       double most = -HUGE_VAL, sum = 0;
       for (int j = 0; j < n; ++j) {
-        scores[j] = scale * scores[j] - log_count[j];
+        scores[j] = scale * scores[j] - LogCount(all, own, j);
         if (!(scores[j] <= most)) most = scores[j];
       }
       for (int j = 0; j < n; ++j) sum += exp(scores[j] - most);
@@ -178,18 +186,20 @@ struct LossKernelsOn {
     });
   }
   static void SoftmaxLoss(int m, const LossRows& rows, const Real* log_sum, const Real* own,
-                          double* loss) {
+                          const Real* log_q, double* loss) {
     const LossRows r = rows;
     Run::Elements(m, [=] STARLING_HOST_DEVICE(int64_t i) {
-      loss[i] = WeightOf(r, i) * LabelOf(r, i) * (double{log_sum[i]} - own[i]);
+      loss[i] = WeightOf(r, i) * LabelOf(r, i) * (double{log_sum[i]} - (own[i] - log_q[i]));
     });
   }
   static void SoftmaxSlopes(int n, int own, bool own_is_user, const LossRows& rows, Real scale,
-                            const Real* log_count, const Real* log_sum, Real* g) {
+                            const SoftmaxItems& items, const Real* log_sum, Real* g) {
     const LossRows r = rows;
+    const SoftmaxItems all = items;
     Run::Elements(n, [=] STARLING_HOST_DEVICE(int64_t other) {
       const int64_t user = own_is_user ? own : other, item = own_is_user ? other : own;
-      const double share = exp(double{scale * g[other]} - log_count[item] - log_sum[user]);
+      const double share =
+          exp(double{scale * g[other]} - LogCount(all, user, item) - log_sum[user]);
       const double slope = share - (user == item ? 1 : 0);
       g[other] = static_cast<Real>(WeightOf(r, user) * LabelOf(r, user) / n * slope * scale);
     });

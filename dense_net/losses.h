@@ -50,10 +50,12 @@ void ProductLoss(GraphBuilder* graph, const LossPlace& place, Value a, Value b, 
 void PairwiseLoss(GraphBuilder* graph, const LossPlace& place, Value logit);
 // Score sigmoid(scale user . item). A positive row's own item against the items of
 // all rows of the batch, by softmax. With `item`, a slot, each distinct item counts
-// once however many rows hold it: logQ, Q being the batch's frequencies.
+// once however many rows hold it: logQ, Q being the batch's frequencies. What more Q
+// may be, and a sample of the items, LossOptions::SampledSoftmax has the words for.
 struct SoftmaxOptions {
   double scale = 1;
   SlotSpec item;  // No table: every row's item counts.
+  LossOptions::SampledSoftmax sampling;
 };
 void SoftmaxLoss(GraphBuilder* graph, const LossPlace& place, Value user, Value item,
                  const SoftmaxOptions& options);

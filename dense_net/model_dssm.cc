@@ -91,8 +91,8 @@ void BuildDssm(const GraphSpec& spec, GraphBuilder* graph) {
   if (spec.tasks_size() == 0 || !spec.tasks(0).loss().has_sampled_softmax()) {
     return AddTaskLoss(spec, 0, Dot(graph, "match", user, item, scale), graph);
   }
-  SoftmaxOptions softmax{.scale = scale};
-  const SlotSpec* slot = FindSlot(spec, spec.tasks(0).loss().sampled_softmax().item());
+  SoftmaxOptions softmax{.scale = scale, .sampling = spec.tasks(0).loss().sampled_softmax()};
+  const SlotSpec* slot = FindSlot(spec, softmax.sampling.item());
   if (slot != nullptr) softmax.item = *slot;
   SoftmaxLoss(graph, AddTask(spec, 0, graph), user, item, softmax);
 }

@@ -88,7 +88,10 @@ TEST(Network, WarmStepAllocatesNothing) {
         "mmoe { expert { hidden: 4 } } | name: 'a' label: 'y0' | name: 'b' label: 'y1'",
         "ple { expert { hidden: 4 } } | name: 'a' label: 'y0' | name: 'b' label: 'y1'",
         "dssm { user: 'f00' user: 'r0' item: 'f01' item: 'f10' item: 'f11' item: 'r1' "
-        "tower { hidden: 5 } } | name: 'a' label: 'y1' loss { sampled_softmax { item: 'f01' } }"}) {
+        "tower { hidden: 5 } } | name: 'a' label: 'y1' loss { sampled_softmax { item: 'f01' } }",
+        "dssm { user: 'f00' user: 'r0' item: 'f01' item: 'f10' item: 'f11' item: 'r1' "
+        "tower { hidden: 5 } } | name: 'a' label: 'y1' loss { sampled_softmax { item: 'f01' "
+        "negatives: 20 sampler: LOG_UNIFORM streaming { buckets: 50 } } }"}) {
     World world = MakeWorld(model, {.rows = 300});
     auto network = MakeNetwork(world.spec, {.tile = 64, .lanes = 2});
     const std::vector<float> params = RandomParams(*network, 1);

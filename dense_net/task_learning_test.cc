@@ -161,6 +161,53 @@ TEST(TaskLearning, SoftmaxOverTheBatchRanksItemsOfAUser) {
   }
 }
 
+// One user; item j comes as a positive with a chance of 2^-(j + 1), in batches of 4 rows. What is
+// learnt of item 0 beyond item 4.
+double LearntOfTheFrequent(const std::string& softmax) {
+  World world = CellWorld(
+      "dssm { user: 'a' item: 'b' match: DOT tower { hidden: 4 } temperature: 1 } | name: 'm' "
+      "label: 'y0' loss { sampled_softmax { item: 'b' " +
+          softmax + " } }",
+      1, [](int, int, int) -> std::vector<float> {
+        return {1, 1};
+      });
+  World small = world;
+  small.batch = SubBatch(world.batch, 0, 4);
+  auto network = MakeNetwork(world.spec);
+  std::vector<Real> params(network->param_floats());
+  network->InitParams(params);
+  for (int s = 0; s < 6000; ++s) {
+    for (int row = 0; row < 4; ++row) {
+      const double u = RandomUniform(3, 4 * s + row);
+      small.batch.tables[1].slots[0].index[row] =
+          std::min(kIds - 1, static_cast<int>(-std::log2(1 - u)));
+    }
+    LinkOccurrences(&small.batch);
+    auto step = RunTrain(*network, small, params, s);
+    const double lr = 0.1 / (1 + s / 1000.0);
+    for (const ParamSpec& spec : network->params()) {
+      for (int64_t i = spec.offset; i < spec.offset + spec.size(); ++i) {
+        params[i] += static_cast<Real>((spec.statistic ? 1 : -lr) * step->param_grads[i]);
+      }
+    }
+    for (size_t i = 0; i < small.rows[1].size(); ++i) {
+      small.rows[1][i] -= static_cast<Real>(lr * step->row_grads[1][i]);
+    }
+  }
+  const auto scores = RunScore(*network, world.batch, small.rows, params);
+  auto logit = [&](int b) { return std::log(scores[b] / (1 - double{scores[b]})); };
+  return logit(0) - logit(4);
+}
+
+// A frequent item is as often held against others as it is wanted, so that without a correction
+// its score says nothing of how frequent it is.
+TEST(TaskLearning, StreamingLogQGivesFrequentItemsTheirDue) {
+  const double due = std::log(16.0);
+  EXPECT_LT(LearntOfTheFrequent(""), 0.5 * due);
+  EXPECT_NEAR(LearntOfTheFrequent("streaming { rate: 0.01 }"), due, 0.2 * due);
+  EXPECT_NEAR(LearntOfTheFrequent("streaming { rate: 0.01 } negatives: 3"), due, 0.3 * due);
+}
+
 TEST(TaskLearning, PairwiseLossOrdersRowsOfARequestWhateverTheirLevel) {
   // A request is one a; its rows' labels follow b, and are all high for odd a.
   World world = CellWorld("dnn { hidden: 16 } | name: 'm' label: 'y0' loss { pairwise {} }", 1,

@@ -15,6 +15,24 @@ int LabelIndex(const GraphSpec& spec, const std::string& name) {
   return found == spec.labels().end() ? kNoLabel : static_cast<int>(found - spec.labels().begin());
 }
 
+absl::Status CheckSoftmax(const LossOptions::SampledSoftmax& softmax, const std::string& where) {
+  auto refuse = [&](const char* what) {
+    return absl::InvalidArgumentError(absl::StrCat(where, "sampled_softmax: ", what));
+  };
+  if (softmax.negatives() < 0) return refuse("negatives must be at least 0");
+  if (softmax.has_sampler() && softmax.negatives() == 0) {
+    return refuse("sampler draws negatives: say how many");
+  }
+  if (!softmax.has_item() && (softmax.has_streaming() || softmax.negatives() > 0)) {
+    return refuse("streaming and negatives need item, which tells items apart");
+  }
+  const double rate = softmax.streaming().rate();
+  if (!(rate > 0 && rate <= 1)) return refuse("streaming.rate must be above 0 and at most 1");
+  const int buckets = softmax.streaming().buckets();
+  if (buckets < 1 || buckets > 1 << 26) return refuse("streaming.buckets must be in 1..67108864");
+  return absl::OkStatus();
+}
+
 absl::Status CheckLoss(const LossOptions& loss, const std::string& where) {
   const bool log = !loss.has_log() || loss.log().positive_weight() > 0;
   const bool focal = !loss.has_focal() || (loss.focal().gamma() >= 0 && loss.focal().alpha() > 0 &&
@@ -22,9 +40,11 @@ absl::Status CheckLoss(const LossOptions& loss, const std::string& where) {
   if (!log) {
     return absl::InvalidArgumentError(absl::StrCat(where, "positive_weight must be more than 0"));
   }
-  if (focal) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(where, "focal needs gamma of at least 0 and alpha between 0 and 1"));
+  if (!focal) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, "focal needs gamma of at least 0 and alpha between 0 and 1"));
+  }
+  return CheckSoftmax(loss.sampled_softmax(), where);
 }
 
 absl::Status CheckTask(const GraphSpec& spec, const TaskOptions& task, const std::string& where) {

@@ -79,6 +79,18 @@ TEST(Tasks, TwoTowersRefuseFeaturesThatAreInNoneOrBoth) {
               HasSubstr("no id feature `r0`"));
 }
 
+TEST(Tasks, SampledSoftmaxRefusesWhatItCannotDraw) {
+  auto refusal = [](const std::string& options) {
+    return Refusal("lr {} | name: 'a' label: 'y0' loss { sampled_softmax { " + options + " } }");
+  };
+  EXPECT_THAT(refusal("item: 'f01' negatives: -1"), HasSubstr("negatives must be at least 0"));
+  EXPECT_THAT(refusal("item: 'f01' sampler: FREQUENCY"), HasSubstr("say how many"));
+  EXPECT_THAT(refusal("negatives: 4"), HasSubstr("need item"));
+  EXPECT_THAT(refusal("streaming {}"), HasSubstr("need item"));
+  EXPECT_THAT(refusal("item: 'f01' streaming { rate: 0 }"), HasSubstr("streaming.rate must be"));
+  EXPECT_THAT(refusal("item: 'f01' streaming { buckets: 0 }"), HasSubstr("streaming.buckets must"));
+}
+
 TEST(Tasks, AWeightOfZeroIsARowThatTeachesNothing) {
   World world = MakeWorld("fm {} | name: 'a' label: 'y0'", {.rows = 8, .requests = false});
   auto network = MakeNetwork(world.spec);
