@@ -53,7 +53,9 @@ absl::Status Run(const VerbCall& call) {
     return absl::OkStatus();
   };
   absl::Time published = absl::InfinitePast(), last_file = absl::Now();
-  bool fresh = false;
+  // A kill may have come between the last checkpoint and its publication, and no file after it.
+  ASSIGN_OR_RETURN(const int64_t step_published, PublishedStep(FLAGS_publish_to));
+  bool fresh = learner->state().step() > 0 && learner->state().step() != step_published;
   while (!StopRequested()->load()) {
     ASSIGN_OR_RETURN(bool learned, learner->LearnNewFile());
     fresh |= learned;

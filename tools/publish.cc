@@ -10,14 +10,15 @@
 namespace starling {
 namespace {
 
-// One more than the newest version under `root`.
-absl::StatusOr<uint64_t> NextVersion(const std::string& root) {
-  absl::StatusOr<std::string> current = FindBundle(root);
-  if (absl::IsNotFound(current.status())) return 1;
-  RETURN_IF_ERROR(current.status());
+// Of the newest version under `root`; version 0 of step -1 if there is none.
+absl::StatusOr<BundleInfo> Newest(const std::string& root) {
   BundleInfo info;
+  info.set_step(-1);
+  absl::StatusOr<std::string> current = FindBundle(root);
+  if (absl::IsNotFound(current.status())) return info;
+  RETURN_IF_ERROR(current.status());
   RETURN_IF_ERROR(OpenFileSet(*current, "bundle", &info).status());
-  return info.version() + 1;
+  return info;
 }
 
 }  // namespace
@@ -35,9 +36,9 @@ absl::StatusOr<std::string> ExportModel(LocalModel* model, const TrainerState& s
   spec.graph = model->spec().graph;
   std::string dir = out;
   if (publish) {
-    ASSIGN_OR_RETURN(uint64_t version, NextVersion(out));
-    spec.info.set_version(version);
-    dir = BundleVersionDir(out, version);
+    ASSIGN_OR_RETURN(const BundleInfo newest, Newest(out));
+    spec.info.set_version(newest.version() + 1);
+    dir = BundleVersionDir(out, spec.info.version());
   }
   std::vector<float> dense(model->network().param_floats());
   RETURN_IF_ERROR(model->store().PullDense(dense));
@@ -57,6 +58,11 @@ absl::StatusOr<std::string> ExportModel(LocalModel* model, const TrainerState& s
         return status;
       }));
   return dir;
+}
+
+absl::StatusOr<int64_t> PublishedStep(const std::string& root) {
+  ASSIGN_OR_RETURN(const BundleInfo newest, Newest(root));
+  return newest.step();
 }
 
 }  // namespace starling

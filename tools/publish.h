@@ -1,6 +1,7 @@
 // From a model in memory to a bundle on disk.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -16,5 +17,8 @@ absl::StatusOr<std::string> ExportModel(LocalModel* model, const TrainerState& s
                                         const std::string& name, const std::string& out,
                                         bool publish,
                                         const std::function<absl::Status()>& ready = nullptr);
+
+// The step of the newest version under the publication root `root`; -1 if there is none.
+absl::StatusOr<int64_t> PublishedStep(const std::string& root);
 
 }  // namespace starling

@@ -68,6 +68,22 @@ def test_files_become_versions_that_a_running_server_takes_up(tmp_path, data):
     assert len(set(by_version.values())) == len(by_version)  # And each learned something.
 
 
+def test_what_a_kill_kept_from_publication_is_published_by_the_next_life(tmp_path, data):
+    """Killed when the checkpoint is complete and its version is not: no file comes after it, and it appears all the same."""
+    watch = tmp_path / "in"
+    watch.mkdir()
+    feed(pq.ParquetDataset(data / "train").read(), watch, 0)
+    config = write_config(tmp_path / "job.yaml", data, tmp_path / "run")
+    args = ("online", "--config", config, "--watch", watch, "--publish_to", tmp_path / "pub", "--publish_every", 0.1, "--poll", 0.05,
+            "--idle_exit", 0.2)
+    run(*args, code=-signal.SIGKILL, env={"STARLING_KILL_AT": "checkpoint:after_prune:1"})
+    assert list((tmp_path / "run" / "ckpt").glob("*/MANIFEST")) and not list((tmp_path / "pub").glob("v*/MANIFEST"))
+    run(*args)
+    assert len(list((tmp_path / "pub").glob("v*/MANIFEST"))) == 1
+    run(*args)  # Nothing is new: nothing is published again.
+    assert len(list((tmp_path / "pub").glob("v*/MANIFEST"))) == 1
+
+
 def test_killed_learner_counts_each_file_once(tmp_path, data):
     """Killed right after learning a file, before the cut: the restart learns it again from the cut."""
     table = pq.ParquetDataset(data / "train").read()
