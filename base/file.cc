@@ -18,16 +18,6 @@
 #include "base/wrong.h"
 
 namespace starling {
-namespace {
-
-FileFault& Fault() {
-  static FileFault* fault = new FileFault;
-  return *fault;
-}
-
-absl::Status CheckFault(absl::string_view op, absl::string_view path) {
-  return Fault() == nullptr ? absl::OkStatus() : Fault()(op, path);
-}
 
 absl::Status ErrnoStatus(int error, absl::string_view op, absl::string_view path) {
   std::string message = absl::StrCat(path, ": cannot ", op, ": ", std::strerror(error));
@@ -49,6 +39,17 @@ absl::Status ErrnoStatus(int error, absl::string_view op, absl::string_view path
     default:
       return absl::UnknownError(message);
   }
+}
+
+namespace {
+
+FileFault& Fault() {
+  static FileFault* fault = new FileFault;
+  return *fault;
+}
+
+absl::Status CheckFault(absl::string_view op, absl::string_view path) {
+  return Fault() == nullptr ? absl::OkStatus() : Fault()(op, path);
 }
 
 std::string DirOf(const std::string& path) {

@@ -27,6 +27,9 @@ class WritableFile {
   virtual const std::string& path() const = 0;
 };
 
+// "path: cannot op: why", by the rule above.
+absl::Status ErrnoStatus(int error, absl::string_view op, absl::string_view path);
+
 // Creates or truncates. Writes are buffered.
 absl::StatusOr<std::unique_ptr<WritableFile>> CreateFile(const std::string& path);
 // The same for a file of many megabytes that nobody reads soon: what fills its

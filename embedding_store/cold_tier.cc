@@ -71,13 +71,18 @@ void ReadRow(uint64_t id, const rocksdb::Slice& value, size_t stride, char* row)
   if (size > kIdAt) std::memcpy(row + kIdAt + kIdBytes, value.data() + kIdAt, size - kIdAt);
 }
 
+absl::Status WithAdvice(const absl::Status& status) {
+  if (!absl::IsResourceExhausted(status)) return status;
+  return absl::ResourceExhaustedError(
+      absl::StrCat(status.message(), "; free some disk space or raise the table's memory"));
+}
+
 absl::Status FromRocks(const rocksdb::Status& status, const std::string& dir) {
   if (status.ok()) return absl::OkStatus();
   std::string message = absl::StrCat(dir, ": cold tier: ", status.ToString());
   // A write that waited for a flush which failed is "incomplete", with the flush's error as text.
   if (status.IsNoSpace() || absl::StrContains(message, "No space left on device")) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(message, "; free some disk space or raise the table's memory"));
+    return WithAdvice(absl::ResourceExhaustedError(message));
   }
   if (status.IsCorruption()) return absl::DataLossError(message);
   return absl::UnavailableError(message);
@@ -273,9 +278,12 @@ absl::Status ColdTier::Open() {
   absl::MutexLock lock(&mu_);
   if (db() != nullptr) return absl::OkStatus();
   auto opened = std::make_unique<Db>();
-  ASSIGN_OR_RETURN(opened->lock, ScratchLock::Take(options_.dir));
+  // The disk may be full by the time that rows first leave memory.
+  absl::StatusOr<std::unique_ptr<ScratchLock>> lock_file = ScratchLock::Take(options_.dir);
+  if (!lock_file.ok()) return WithAdvice(lock_file.status());
+  opened->lock = *std::move(lock_file);
   RETURN_IF_ERROR(Annotate(RemoveAll(options_.dir), "cold tier"));
-  RETURN_IF_ERROR(Annotate(MakeDirs(options_.dir), "cold tier"));
+  RETURN_IF_ERROR(WithAdvice(Annotate(MakeDirs(options_.dir), "cold tier")));
   const rocksdb::Options options = MakeOptions(options_.memory_bytes, &opened->cache);
   rocksdb::DB* rocks = nullptr;
   RETURN_IF_ERROR(FromRocks(rocksdb::DB::Open(options, options_.dir, &rocks), options_.dir));

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
@@ -15,10 +14,6 @@
 
 namespace starling {
 namespace {
-
-absl::Status Failed(const std::string& path, absl::string_view what) {
-  return absl::UnavailableError(absl::StrCat(path, ": cannot ", what, ": ", std::strerror(errno)));
-}
 
 absl::Status Taken(const std::string& dir, int fd) {
   char pid[32] = {};
@@ -43,9 +38,10 @@ absl::StatusOr<std::unique_ptr<ScratchLock>> ScratchLock::Take(const std::string
   if (!parent.empty()) RETURN_IF_ERROR(Annotate(MakeDirs(parent), dir));
   for (;;) {
     const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    if (fd < 0) return Failed(path, "open");
+    if (fd < 0) return ErrnoStatus(errno, "open", path);
     if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
-      const absl::Status status = errno == EWOULDBLOCK ? Taken(dir, fd) : Failed(path, "lock");
+      const absl::Status status =
+          errno == EWOULDBLOCK ? Taken(dir, fd) : ErrnoStatus(errno, "lock", path);
       ::close(fd);
       return status;
     }
@@ -56,7 +52,7 @@ absl::StatusOr<std::unique_ptr<ScratchLock>> ScratchLock::Take(const std::string
     auto lock = std::unique_ptr<ScratchLock>(new ScratchLock(path, fd));
     const std::string pid = absl::StrCat(::getpid());
     if (::ftruncate(fd, 0) != 0 || ::pwrite(fd, pid.data(), pid.size(), 0) < 0) {
-      return Failed(path, "write");
+      return ErrnoStatus(errno, "write", path);
     }
     return lock;
   }

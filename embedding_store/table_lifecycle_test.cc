@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <csignal>
+#include <fstream>
 #include <memory>
 #include <vector>
 
@@ -362,6 +363,24 @@ TEST(TableLifecycleTest, AfterADiskWasFullTheTableGoesOn) {
   }
   ASSERT_EQ(acknowledged.size(), before + 4) << status;
   for (const auto& [ids, weights] : acknowledged) ASSERT_EQ(Look(*table, ids), weights);
+}
+
+TEST(TableLifecycleTest, ADiskThatIsFullBeforeTheFirstDemotionIsNamedWithWhatToDo) {
+  TestDir dir;
+  SmallDisk disk(dir.File("disk"), "size=1m");
+  if (!disk.mounted()) GTEST_SKIP() << "needs root, to mount a small file system";
+  TableSpec spec = MakeSpec("adagrad", 512);
+  spec.mutable_options()->set_tier(TableOptions::ROCKSDB);
+  spec.mutable_options()->set_memory(2 << 20);
+  auto table = Open(spec, dir.File("disk/scratch"));
+  const std::string ballast = dir.File("disk/ballast");
+  std::ofstream(ballast) << std::string(1 << 20, 'x');  // As much as there is room for.
+  const std::vector<uint64_t> ids = MakeIds(0, 5000);
+  std::vector<float> weights(ids.size() * table->width());
+  const absl::Status status = table->LookupOrCreate(ids, {}, {}, weights);
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_NE(status.message().find(dir.File("disk/scratch")), absl::string_view::npos) << status;
+  EXPECT_NE(status.message().find("raise the table's memory"), absl::string_view::npos) << status;
 }
 
 TEST(TableLifecycleTest, DiskFullInSnapshotLeavesNoRowFile) {
