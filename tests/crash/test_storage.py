@@ -142,11 +142,10 @@ def small_disk(tmp_path):
 
 def fill(mount, leave=200 << 10):
     filler = mount / "filler"
-    with open(filler, "wb") as f:
+    with open(filler, "wb", buffering=0) as f:  # What does not fit must not be tried again by close().
         try:
             while True:
                 f.write(b"x" * 65536)
-                f.flush()
         except OSError:
             pass
     os.truncate(filler, filler.stat().st_size - leave)
