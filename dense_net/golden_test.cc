@@ -144,8 +144,8 @@ TEST_P(GoldenTest, EqualsPyTorch) {
 INSTANTIATE_TEST_SUITE_P(Models, GoldenTest,
                          testing::Values("lr", "fm", "dnn", "wide_deep", "deepfm", "dcnv2", "fwfm",
                                          "nfm", "dcn", "xdeepfm", "ipnn", "opnn", "bilinear",
-                                         "dlrm", "autoint", "finalmlp", "prelu", "gelu",
-                                         "leaky_relu", "residual", "residual_wide",
+                                         "dlrm", "autoint", "finalmlp", "finalmlp_gate_only",
+                                         "prelu", "gelu", "leaky_relu", "residual", "residual_wide",
                                          "residual_grouped", "low_rank", "din", "din_softmax",
                                          "dien", "dien_aigru", "auxiliary", "log", "focal", "mse",
                                          "pairwise", "esmm", "mmoe", "ple", "dssm", "softmax"));

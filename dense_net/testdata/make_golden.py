@@ -305,20 +305,24 @@ def autoint(path):
     g.finish(mlp, logit, path)
 
 
-def finalmlp(path):
-    g = Golden(22, 'finalmlp { mlp1 { hidden: 6 batch_norm: true } mlp2 { hidden: 4 } heads: 2 gate_hidden: 5 '
-                   'gate1: "f0" gate2: "f2" gate2: "f1" }')
+def finalmlp(path, own, seed, contexts):
+    """`own`: the slots that the MLPs read, with the raws; `contexts`: those of the two gates."""
+    gate_only = " gate_only: true" if len(own) < SLOTS else ""
+    named = " ".join(f'gate{n}: "f{s}"' for n, context in zip((1, 2), contexts) for s in context)
+    g = Golden(seed, "finalmlp { mlp1 { hidden: 6 batch_norm: true } mlp2 { hidden: 4 } heads: 2 gate_hidden: 5 "
+                     f"{named}{gate_only} }}")
+    width = len(own) * DIM + RAWS
     gates = []
-    for n, context in (1, [0]), (2, [2, 1]):
+    for n, context in zip((1, 2), contexts):
         hidden = g.mlp(DIM * len(context), [5], name=f"gate{n}", norm=False)
-        gates.append((context, hidden, g.linear(f"gate{n}.logit", 5, DEEP)))
-    mlp1 = g.mlp(DEEP, [6], name="mlp1")
-    mlp2 = g.mlp(DEEP, [4], name="mlp2", norm=False)
+        gates.append((context, hidden, g.linear(f"gate{n}.logit", 5, width)))
+    mlp1 = g.mlp(width, [6], name="mlp1")
+    mlp2 = g.mlp(width, [4], name="mlp2", norm=False)
     w1, w2 = g.linear("logit.1", 6, 1), g.linear("logit.2", 4, 1, bias=False)
     fusion = g.param("fusion.weight", 2, 3, 2)
 
     def logit():
-        x = g.deep_input()
+        x = torch.cat([g.fields()[:, own].reshape(ROWS, -1), g.raw], 1)
         x1, x2 = (x * 2 * torch.sigmoid(top(hidden(g.fields()[:, context].reshape(ROWS, -1))))
                   for context, hidden, top in gates)
         a, b = mlp1(x1), mlp2(x2)
@@ -394,7 +398,9 @@ MODELS = {
     "residual_grouped": lambda path: residual(path, "GROUPED", 28),
     "low_rank": low_rank,
     "lr": lr, "fm": fm, "dnn": dnn, "wide_deep": wide_deep, "deepfm": deepfm, "dcnv2": dcnv2, "fwfm": fwfm, "nfm": nfm,
-    "dcn": dcn, "xdeepfm": xdeepfm, "dlrm": dlrm, "autoint": autoint, "finalmlp": finalmlp, "prelu": activations,
+    "dcn": dcn, "xdeepfm": xdeepfm, "dlrm": dlrm, "autoint": autoint, "prelu": activations,
+    "finalmlp": lambda path: finalmlp(path, [0, 1, 2], 22, [[0], [2, 1]]),
+    "finalmlp_gate_only": lambda path: finalmlp(path, [1], 30, [[0], [2]]),
     "ipnn": lambda path: pnn(path, "INNER", 7),
     "opnn": lambda path: pnn(path, "OUTER", 8),
     "bilinear": lambda path: pnn(path, "BILINEAR", 9),
