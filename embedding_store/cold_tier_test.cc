@@ -107,7 +107,8 @@ TEST_F(ColdTierTest, NewIdsThatWerePrefetchedAreNotSearchedForTwice) {
   const int64_t before = table->stats().cold_bytes_wanted;
   Train(table.get(), ids);
   const int64_t row = int64_t{20} + table->layout().body_bytes();
-  EXPECT_LT(table->stats().cold_bytes_wanted - before, 20 * row);  // Notes may collide.
+  // Of a hundred; notes may collide, also with those of rows that are leaving meanwhile.
+  EXPECT_LT(table->stats().cold_bytes_wanted - before, 50 * row);
   // From here on they have rows, wherever these are.
   for (int round = 0; round < 3; ++round) {
     Flood(table.get(), 20'000 * (round + 1), 20'000);
