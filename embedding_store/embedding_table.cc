@@ -27,6 +27,7 @@
 namespace starling {
 namespace {
 
+constexpr size_t kRestorePartsMax = 8;
 constexpr size_t kParallelIds = 4096;  // Smaller batches are not worth waking threads.
 constexpr size_t kFetchIds = 4096;     // Cold rows read at once, about: bounds their memory.
 constexpr size_t kSweepColdIds = 256;  // Cold rows looked at in one turn of the keeper.
@@ -141,13 +142,26 @@ class EmbeddingTableImpl : public EmbeddingTable {
     RETURN_IF_ERROR(CheckLayout(path, reader->header(), core_->spec, core_->layout));
     absl::MutexLock lock(&writers_);
     if (snapshot_active_) return Refuse("a snapshot is being written");
+    for (const auto& stripe : stripes_) {
+      stripe->ExpectRows(reader->rows() / static_cast<int64_t>(stripes_.size()));
+    }
+    // Every part reads the whole file, which is little beside setting rows, and sets
+    // those of its own stripes: in the file's order, as an id may go and come again.
+    const size_t parts =
+        pool_ == nullptr
+            ? 1
+            : std::min({static_cast<size_t>(pool_->threads()), stripes_.size(), kRestorePartsMax});
     std::map<std::string, std::string> extras;
-    RETURN_IF_ERROR(reader->ReadAll(
-        [&](const RowRecord& record) {
-          if (!keep(record.id)) return absl::OkStatus();
-          return stripes_[StripeOf(record.id)]->Put(record);
-        },
-        &extras));
+    RETURN_IF_ERROR(ForAll(parts, /*parallel=*/true, [&](size_t part) -> absl::Status {
+      ASSIGN_OR_RETURN(std::unique_ptr<RowFileReader> file, RowFileReader::Open(path));
+      return file->ReadAll(
+          [&](const RowRecord& record) {
+            const size_t stripe = StripeOf(record.id);
+            if (stripe % parts != part || !keep(record.id)) return absl::OkStatus();
+            return stripes_[stripe]->Put(record);
+          },
+          part == 0 ? &extras : nullptr);
+    }));
     if (take == Take::kRows) return absl::OkStatus();
     RETURN_IF_ERROR(Annotate(RestoreCounters(extras[kCountersExtra]), path));
     return Annotate(RestoreAdmission(extras[kAdmissionExtra], keep), path);

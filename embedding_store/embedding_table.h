@@ -137,12 +137,12 @@ class EmbeddingTable : public RowSource {
   absl::StatusOr<std::vector<FileSetEntry>> Snapshot(const std::string& path);
   // Tombstones from before `epoch` will not be asked for again.
   virtual void DropTombstones(uint32_t epoch) = 0;
-  // Takes in one file of a snapshot: sets the rows that `keep(id)` accepts. A
-  // restore into another number of shards reads every file on every shard. An
-  // incremental snapshot is restored over the one it is since: of that one take
-  // kRows, since its admission state and counters are outdated.
-  // FailedPrecondition, naming what differs, if its layout is not this table's.
-  // After DataLoss the table holds a part of the rows: discard it.
+  // Takes in one file of a snapshot: sets the rows that `keep(id)` accepts, asked
+  // by several threads at once. A restore into another number of shards reads every file on every
+  // shard. An incremental snapshot is restored over the one it is since: of that one take kRows,
+  // since its admission state and counters are outdated. FailedPrecondition, naming what differs,
+  // if its layout is not this table's. After DataLoss the table holds a part of the rows: discard
+  // it.
   enum class Take { kAll, kRows };
   virtual absl::Status Restore(const std::string& path, const std::function<bool(uint64_t)>& keep,
                                Take take = Take::kAll) = 0;

@@ -2,6 +2,8 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
+
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
 #endif
@@ -24,6 +26,13 @@ bool PageRegion::MakeHuge(int64_t end) {
   }
   huge_ += kHugePage;
   return true;
+}
+
+void PageRegion::ExpectWrites(int64_t end) {
+  const int64_t expected = std::min(end, reserved_) / kHugePage * kHugePage;
+  if (expected <= huge_) return;
+  ::madvise(data_ + huge_, expected - huge_, MADV_HUGEPAGE);
+  huge_ = expected;
 }
 
 PageArena::PageArena(int64_t reserve_bytes) {

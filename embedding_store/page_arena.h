@@ -5,7 +5,8 @@
 //
 // A huge page's worth of a region becomes a huge page when it is full and its
 // owner says so: no region holds a half-used one. It costs a copy, and others of
-// this process that need memory wait meanwhile.
+// this process that need memory wait meanwhile. An owner who knows how much will
+// be written can have it without.
 //
 // Thread safety: PageArena, any thread; a region, its owner's lock.
 #pragma once
@@ -24,6 +25,9 @@ class PageRegion {
   // Bytes below `end` have all been written. Turns one huge page's worth of them
   // into a huge page; false if there is none left to turn.
   bool MakeHuge(int64_t end);
+  // Bytes below `end` will soon be written: whole huge pages of them that nothing
+  // was written to yet are huge from their first byte on, which spares the copy.
+  void ExpectWrites(int64_t end);
 
  private:
   char* data_ = nullptr;

@@ -98,6 +98,11 @@ class RowSlab {
   // Turns a page of the rows there are into a huge one, if there is one to turn.
   void MakeHuge() { region_.MakeHuge(next_ * stride_); }
 
+  // So many rows will soon be made in an empty slab.
+  void ExpectRows(int64_t rows) {
+    if (next_ == 0) region_.ExpectWrites(rows * stride_);
+  }
+
   // A row with only its id, kRowUsed and kRowReferenced set; its body is not
   // initialised. REQUIRES: free_slots() > 0.
   uint32_t Allocate(uint64_t id) {

@@ -289,6 +289,12 @@ void TableStripe::StepOthers(float lr_scale) {
   ++steps_;
 }
 
+void TableStripe::ExpectRows(int64_t rows) {
+  absl::MutexLock lock(&mu_);
+  // Less than all: a stripe has not exactly its part, and the index needs room too.
+  rows_.ExpectRows(std::min(rows - rows / 16, core_.share * 3 / 4 / rows_.stride()));
+}
+
 absl::Status TableStripe::Put(const RowRecord& record) {
   if (record.tombstone) return Erase({&record.id, 1});
   absl::MutexLock lock(&mu_);

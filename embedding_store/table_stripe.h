@@ -60,6 +60,8 @@ class TableStripe {
                          const ColdRows& rows, size_t first);
 
   absl::Status Erase(std::span<const uint64_t> ids);
+  // Some `rows` will soon be Put; a good part of them stay in memory.
+  void ExpectRows(int64_t rows);
   // Sets or, for a tombstone, removes one row.
   absl::Status Put(const RowRecord& record);
 

@@ -265,7 +265,7 @@ class CheckpointBench {
 
   absl::Status Restore() {
     BenchResult rate{"checkpoint.restore",
-                     absl::StrCat(Case(), ", verified and loaded, one thread"),
+                     absl::StrCat(Case(), ", verified and loaded, ", pool_.threads(), " threads"),
                      "bytes/s",
                      "reading the same files, from the disk too",
                      {},
