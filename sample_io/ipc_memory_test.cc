@@ -13,15 +13,10 @@
 #include <arrow/util/compression.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <malloc.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cstdlib>
-#include <fstream>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "sample_io/memory_test_util.h"
 #include "sample_io/parquet_test_util.h"
 #include "sample_io/source.h"
 
@@ -29,12 +24,6 @@ namespace starling {
 namespace {
 
 using testing::HasSubstr;
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;  // Which keeps freed memory.
-#else
-constexpr bool kSanitized = false;
-#endif
 
 void Check(const arrow::Status& status) { ASSERT_TRUE(status.ok()) << status.message(); }
 
@@ -121,24 +110,12 @@ TEST_P(IpcMemoryTest, ABatchInPiecesHoldsTheSameValues) {
   }
 }
 
-int64_t StatusBytes(const std::string& key) {
-  std::ifstream file("/proc/self/status");
-  std::string word;
-  while (file >> word) {
-    int64_t kib = 0;
-    if (word == key && file >> kib) return kib << 10;
-  }
-  return -1;
-}
-
 TEST_P(IpcMemoryTest, AHugeBatchIsReadWithinTheBudget) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer's own memory hides what is measured";
   constexpr int64_t kRows = 500'000, kBudget = 64 << 20;
   constexpr int kColumns = 40;  // 160 MB in one batch.
   const std::string path = absl::StrCat(FreshDir(), "/huge", GetParam());
-  // By another process: what the writer held would else be there, free for the reader.
-  const pid_t child = fork();
-  if (child == 0) {
+  InAnotherProcess([&] {
     arrow::Int64Builder builder;
     for (int64_t i = 0; i < kRows; ++i) Check(builder.Append(i));
     const std::shared_ptr<arrow::Array> array = *builder.Finish();
@@ -148,15 +125,8 @@ TEST_P(IpcMemoryTest, AHugeBatchIsReadWithinTheBudget) {
     }
     Write(path, {arrow::RecordBatch::Make(arrow::schema(fields), kRows,
                                           arrow::ArrayVector(kColumns, array))});
-    std::_Exit(testing::Test::HasFailure() ? 1 : 0);
-  }
-  int code = -1;
-  ASSERT_EQ(waitpid(child, &code, 0), child);
-  ASSERT_EQ(code, 0);
-  malloc_trim(0);
-  arrow::default_memory_pool()->ReleaseUnused();
-  std::ofstream("/proc/self/clear_refs") << "5";
-  const int64_t before = StatusBytes("VmRSS:");
+  });
+  const MemoryGrowth growth;
   const auto source = Open(path, kBudget);
   std::vector<std::string> names;
   for (const ColumnSchema& column : source->schema()) names.push_back(column.name);
@@ -168,7 +138,7 @@ TEST_P(IpcMemoryTest, AHugeBatchIsReadWithinTheBudget) {
     next += batch->rows;
   }
   EXPECT_EQ(next, kRows);
-  EXPECT_LE(StatusBytes("VmHWM:") - before, kBudget / 2);
+  EXPECT_LE(growth.most(), kBudget / 2);
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, IpcMemoryTest, testing::Values(".arrow", ".arrows"));

@@ -17,7 +17,8 @@
 namespace starling {
 namespace {
 
-constexpr int kBlock = 8192;  // Rows decoded at a time; they stay in the cache.
+constexpr int kBlock = 8192;                // Rows decoded at a time; they stay in the cache.
+constexpr int64_t kRowsBelieved = 1 << 20;  // Room is made for so many before one is found.
 
 // What a block was decoded into.
 template <typename T>
@@ -40,7 +41,7 @@ class Reading {
 
   // Returns the rows found.
   int64_t Run(parquet::PageReader& pages) {
-    out_->resize(range_.rows);
+    Grow(std::min(range_.rows, kRowsBelieved));
     while (found_ < range_.rows) {
       const std::shared_ptr<parquet::Page> page = pages.NextPage();
       if (page == nullptr) break;
@@ -77,8 +78,9 @@ class Reading {
     const int to =
         static_cast<int>(std::clamp<int64_t>(range_.begin + range_.rows - row_, from, n));
     row_ += n;
+    Grow(found_ + to - from);
     if (present < n && valid_->empty()) {
-      valid_->resize(range_.rows);
+      valid_->resize(out_->size());
       std::fill_n(valid_->begin(), found_, 1);
     }
     if (!valid_->empty()) MarkValid(from, to);
@@ -94,6 +96,13 @@ class Reading {
       *out++ = static_cast<Wide>(*next);
       next += block.levels[i] == present_;
     }
+  }
+
+  // Room for so many rows: by what is found, since a footer may claim any number.
+  void Grow(int64_t rows) {
+    if (rows <= std::ssize(*out_)) return;
+    out_->resize(std::min(range_.rows, std::max(rows, 2 * std::ssize(*out_))));
+    if (!valid_->empty()) valid_->resize(out_->size());
   }
 
   void MarkValid(int from, int to) {

@@ -32,6 +32,7 @@ void WriteParquet(const std::string& path, const arrow::Table& table,
   parquet::WriterProperties::Builder builder;
   builder.compression(codec);
   builder.data_pagesize(options.page_bytes);
+  builder.max_row_group_length(options.row_group_rows);  // Else a million at most.
   if (!options.dictionary) builder.disable_dictionary();
   if (options.checksums) builder.enable_page_checksum();
   parquet::ArrowWriterProperties::Builder arrow_builder;

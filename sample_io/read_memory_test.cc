@@ -9,26 +9,15 @@
 #include <arrow/type.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <malloc.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cstdlib>
-#include <fstream>
 
 #include "absl/strings/str_cat.h"
 #include "base/random.h"
 #include "sample_io/batch_reader.h"
+#include "sample_io/memory_test_util.h"
 #include "sample_io/parquet_test_util.h"
 
 namespace starling {
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;  // Which keeps freed memory.
-#else
-constexpr bool kSanitized = false;
-#endif
 
 void Check(const arrow::Status& status) { ASSERT_TRUE(status.ok()) << status.message(); }
 
@@ -248,38 +237,17 @@ TEST_F(ReadMemoryTest, QuarantineNamesTheRowOfTheRowGroup) {
   EXPECT_EQ(bad.columns[2].ints[0], 31'234);
 }
 
-// Bytes resident: now, or at most since the peak was forgotten.
-int64_t StatusBytes(const std::string& key) {
-  std::ifstream file("/proc/self/status");
-  std::string word;
-  while (file >> word) {
-    int64_t kib = 0;
-    if (word == key && file >> kib) return kib << 10;
-  }
-  return -1;
-}
-
 TEST_F(ReadMemoryTest, AHugeRowGroupIsReadWithinTheBudget) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer's own memory hides what is measured";
   constexpr int64_t kHuge = 2'000'000, kSmallBudget = 64 << 20;
   const std::string path = FreshDir() + "/huge.parquet";
-  // Written by another process: what the writer held would else be there, free for the reader.
-  const pid_t child = fork();
-  if (child == 0) {
-    WriteParquet(path, *TestTable(kHuge), {.row_group_rows = kHuge});
-    std::_Exit(testing::Test::HasFailure() ? 1 : 0);
-  }
-  int code = -1;
-  ASSERT_EQ(waitpid(child, &code, 0), child);
-  ASSERT_EQ(code, 0);
+  InAnotherProcess([&] { WriteParquet(path, *TestTable(kHuge), {.row_group_rows = kHuge}); });
   const auto source = Open(path, kSmallBudget);
   ASSERT_EQ(source->rows(), kHuge);
   int64_t decoded = 0;
   for (const Split& split : source->splits()) decoded += split.bytes;
   ASSERT_GT(decoded, 4 * kSmallBudget);
-  malloc_trim(0);
-  std::ofstream("/proc/self/clear_refs") << "5";
-  const int64_t before = StatusBytes("VmRSS:");
+  const MemoryGrowth growth;
   const std::unique_ptr<FeatureCompiler> compiler = TestCompiler();
   auto reader = *BatchReader::Create(source.get(), compiler.get(),
                                      {.batch_rows = 4096, .shuffle = true, .threads = 2}, {});
@@ -287,7 +255,7 @@ TEST_F(ReadMemoryTest, AHugeRowGroupIsReadWithinTheBudget) {
   int64_t rows = 0;
   while (reader->Next(&batch).ok()) rows += batch.rows;
   EXPECT_EQ(rows, kHuge);
-  EXPECT_LE(StatusBytes("VmHWM:") - before, kSmallBudget);
+  EXPECT_LE(growth.most(), kSmallBudget);
 }
 
 }  // namespace
