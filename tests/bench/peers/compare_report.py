@@ -6,12 +6,12 @@ from xml.sax.saxutils import escape
 from compare_runs import MODELS, SYSTEMS
 
 BEGIN, END = "<!-- compare: begin -->", "<!-- compare: end -->"
-COLOURS = {"starling": "#1f6feb", "fbgemm": "#8b949e", "torch": "#b1bac4",
-           "fbgemm-stock": "#d0d7de", "torch-stock": "#e6eaef"}
+COLOURS = {"starling": "#1f6feb", "fbgemm": "#8b949e", "torchrec": "#9ea7b0", "torch": "#b1bac4",
+           "fbgemm-stock": "#c4ccd4", "torchrec-stock": "#d0d7de", "torch-stock": "#e6eaef"}
 
 
 def medians(runs):
-    """{model: {system: {"samples_per_s", "low", "high", "auc", "runs"}}}, in the order of MODELS."""
+    """{model: {system: {"samples_per_s", "low", "high", "runs", "auc", "auc_low", "auc_high"}}}, in the order of MODELS."""
     summary = {}
     for model in MODELS:
         for system in SYSTEMS:
@@ -21,7 +21,9 @@ def medians(runs):
             speeds = [r["samples_per_s"] for r in own]
             summary.setdefault(model, {})[system] = {
                 "samples_per_s": statistics.median(speeds), "low": min(speeds), "high": max(speeds),
-                "auc": statistics.median(r["auc"] for r in own), "runs": len(own)}
+                "runs": len(own),
+                "auc": statistics.mean(r["auc"] for r in own),
+                "auc_low": min(r["auc"] for r in own), "auc_high": max(r["auc"] for r in own)}
     return summary
 
 
@@ -37,7 +39,7 @@ def ratio_of(runs, model, system):
 
 
 def table(runs):
-    lines = ["| Model | System | samples/s, median (least to most; runs) | Starling's by it | AUC |",
+    lines = ["| Model | System | samples/s, median (least to most; runs) | Starling's by it | AUC, mean (least to most) |",
              "|---|---|---|---|---|"]
     for model, systems in medians(runs).items():
         for system, m in systems.items():
@@ -45,7 +47,8 @@ def table(runs):
             lines.append(
                 f"| {MODELS[model]['title']} | {SYSTEMS[system]} | {m['samples_per_s']:,.0f} "
                 f"({m['low']:,.0f}–{m['high']:,.0f}; {m['runs']}) | "
-                f"{'' if ratio is None else f'{ratio:.2f}'} | {m['auc']:.5f} |")
+                f"{'' if ratio is None else f'{ratio:.2f}'} | {m['auc']:.5f} "
+                f"({m['auc_low']:.5f}–{m['auc_high']:.5f}) |")
     return "\n".join(lines)
 
 

@@ -28,15 +28,16 @@ MODELS = {
 }
 FEATURES = {"criteo": CRITEO_FEATURES, "industrial": INDUSTRIAL_FEATURES}
 # "tuned": compiled, with what is preloaded; "stock": eager, as pip installs it.
-SYSTEMS = {"starling": "Starling", "fbgemm": "FBGEMM tables, tuned", "torch": "PyTorch, tuned",
-           "fbgemm-stock": "FBGEMM tables, as installed", "torch-stock": "PyTorch, as installed"}
+SYSTEMS = {"starling": "Starling", "fbgemm": "FBGEMM tables, tuned", "torchrec": "TorchRec, tuned",
+           "torch": "PyTorch, tuned", "fbgemm-stock": "FBGEMM tables, as installed",
+           "torchrec-stock": "TorchRec, as installed", "torch-stock": "PyTorch, as installed"}
 
 JOB = """name: compare
 data: {{train: "{data}/train", eval: "{data}/eval", label: click, event_time: ts, batch: {batch}}}
 features:{features}
 model: {model}
 optimizer: {{sparse: {{adagrad: {{lr: 0.02, eps: 1e-8}}}}, dense: {{adam: {{lr: 0.001}}}}}}
-train: {{dir: "{work}/run", seed: 7, metrics_port: {port}}}
+train: {{dir: "{work}/run", seed: {seed}, metrics_port: {port}}}
 """
 
 
@@ -47,13 +48,13 @@ def last_json(done, what):
     return json.loads(lines[-1])
 
 
-def run_starling(binary, model, data, work, port):
+def run_starling(binary, model, data, work, port, seed):
     """Defaults in all but what the comparison fixes; checkpoints and metrics on."""
     spec = MODELS[model]
     shutil.rmtree(work / "run", ignore_errors=True)
     job = work / "job.yaml"
     job.write_text(JOB.format(data=data, batch=spec["batch"], features=FEATURES[spec["shape"]],
-                              model=spec["model"], work=work, port=port))
+                              model=spec["model"], work=work, port=port, seed=seed))
     done = subprocess.run([str(binary), "train", "--config", str(job), "--json"],
                           capture_output=True, text=True, check=False)
     figures = last_json(done, f"starling on {model}")
@@ -64,10 +65,11 @@ def run_starling(binary, model, data, work, port):
             "checkpoint_seconds": seconds["checkpoint"]}
 
 
-def run_peer(folder, system, model, data):
+def run_peer(folder, system, model, data, seed):
     peer, _, variant = system.partition("-")
     command = [compare_setup.python(folder), HERE / "peer_train.py", "--peer", peer, "--model",
-               model, "--data", data, "--batch", MODELS[model]["batch"]]
+               model, "--data", data, "--batch", MODELS[model]["batch"],
+               "--seed", seed]
     environment = dict(os.environ)
     if not variant:
         command.append("--compile")

@@ -6,6 +6,8 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 FOLDER = pathlib.Path.home() / ".cache" / "starling-peers"
+# Without what it asks for: it names FBGEMM by the package for GPUs.
+TORCHREC = "torchrec==1.9.2"
 TCMALLOC = "libtcmalloc_minimal.so.4"
 
 
@@ -13,9 +15,13 @@ def python(folder):
     return folder / "venv" / "bin" / "python"
 
 
+def wanted():
+    return (HERE / "requirements.txt").read_text() + TORCHREC + "\n"
+
+
 def installed(folder):
     stamp = folder / "requirements.txt"
-    return stamp.exists() and stamp.read_text() == (HERE / "requirements.txt").read_text()
+    return stamp.exists() and stamp.read_text() == wanted()
 
 
 def run(command, **options):
@@ -32,9 +38,10 @@ def install(folder):
         shutil.rmtree(folder / "venv", ignore_errors=True)
         folder.mkdir(parents=True, exist_ok=True)
         run([sys.executable, "-m", "venv", folder / "venv"])
-        run([python(folder), "-m", "pip", "install", "--disable-pip-version-check", "-r",
-             HERE / "requirements.txt"])
-        shutil.copy(HERE / "requirements.txt", folder / "requirements.txt")
+        pip = [python(folder), "-m", "pip", "install", "--disable-pip-version-check"]
+        run([*pip, "-r", HERE / "requirements.txt"])
+        run([*pip, "--no-deps", TORCHREC])
+        (folder / "requirements.txt").write_text(wanted())
     make_shim(folder)
     fetch_tcmalloc(folder)
 

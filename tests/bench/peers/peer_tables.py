@@ -149,4 +149,39 @@ class FbgemmTables:
         list(self.pool.map(backward, range(len(self.cuts))))
 
 
-TABLES = {"torch": TorchTables, "fbgemm": FbgemmTables}
+class TorchRecTables:
+    """TorchRec's own layer on the same fused tables: keyed jagged tensors in, pooled rows out."""
+
+    def __init__(self, shape, width, compiled):
+        from fbgemm_gpu.split_table_batched_embeddings_ops_common import EmbeddingLocation
+        from torchrec import EmbeddingBagConfig, PoolingType
+        from torchrec.modules.fused_embedding_modules import FusedEmbeddingBagCollection
+        self.width = (width + 3) // 4 * 4
+        self.slots = shape.slots
+        self.bags = FusedEmbeddingBagCollection(
+            [EmbeddingBagConfig(name=f"table_{slot}", embedding_dim=self.width, num_embeddings=rows,
+                                feature_names=[slot], pooling=PoolingType.SUM)
+             for slot, rows in zip(shape.slots, shape.rows)],
+            torch.optim.Adagrad, {"lr": LR, "eps": EPS}, device=torch.device("cpu"),
+            location=EmbeddingLocation.HOST)
+        for name, weights in self.bags.state_dict().items():
+            if name.endswith(".weight"):
+                init_(weights)
+
+    def prepare(self, batch):
+        from torchrec import KeyedJaggedTensor
+        offsets = batch.offsets
+        if offsets is None:
+            offsets = torch.arange(len(self.slots) * batch.rows + 1)
+        batch.keyed = KeyedJaggedTensor(keys=self.slots, values=batch.ids, offsets=offsets,
+                                        lengths=offsets.diff())
+        return batch
+
+    def forward(self, batch):
+        return self.bags(batch.keyed).values().view(batch.rows, -1, self.width)
+
+    def apply(self):
+        pass  # The backward pass did.
+
+
+TABLES = {"torch": TorchTables, "fbgemm": FbgemmTables, "torchrec": TorchRecTables}

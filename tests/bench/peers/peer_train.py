@@ -49,13 +49,14 @@ def parse():
     parser.add_argument("--rows", type=int, default=0, help="train on so many at most; 0: all")
     parser.add_argument("--batch", type=int, default=4096)
     parser.add_argument("--threads", type=int, default=0, help="of PyTorch; 0: its own choice")
+    parser.add_argument("--seed", type=int, default=7, help="of everything that starts at random")
     parser.add_argument("--compile", action="store_true", help="torch.compile the dense part")
     return parser.parse_args()
 
 
 def main():
     args = parse()
-    torch.manual_seed(7)
+    torch.manual_seed(args.seed)
     if args.threads:
         torch.set_num_threads(args.threads)
     shape = INDUSTRIAL if args.model == "pooled" else CRITEO
