@@ -59,10 +59,13 @@ def test_explain_names_the_bottleneck(tmp_path, data):
     assert told["why"] and told["advice"]
     assert "bottleneck: " + told["bottleneck"] in run("explain", tmp_path / "run").stdout
 
-    # A network so small that the reader cannot keep up; one thread reads.
+    # A network so small that the reader cannot keep up, one thread reads; the run is so short
+    # that on a slow disk its one checkpoint takes a good part of it.
     slow = write_config(tmp_path / "slow.yaml", data, tmp_path / "slow", **{"deepfm: {hidden: [32, 16]}": "fm: {}"})
-    run("train", "--config", slow)
-    assert run_json("explain", tmp_path / "slow")["bottleneck"] in {"read", "compile", "pull", "push", "compute"}
+    seconds = run_json("train", "--config", slow)["seconds"]
+    bottleneck = run_json("explain", tmp_path / "slow")["bottleneck"]
+    assert bottleneck in {"read", "compile", "pull", "push", "compute"} or (
+        bottleneck == "checkpoint" and seconds["checkpoint"] > 0.09 * seconds["train"])
 
 
 def test_explain_without_a_run_says_what_to_give_it(tmp_path):
