@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "base/stages.h"
 
 namespace starling {
@@ -42,8 +43,18 @@ struct Loop {
   bool Finished() const { return done.load() == n; }
 };
 
-int Resolve(int threads) {
-  return threads > 0 ? threads : std::max(1u, std::thread::hardware_concurrency());
+int Cores() { return std::max(1u, std::thread::hardware_concurrency()); }
+int Resolve(int threads) { return threads > 0 ? threads : Cores(); }
+
+// Waits for a while, in which another thread can neither be put to sleep nor woken: on a virtual
+// machine that takes some 50 us, as long as many a loop.
+template <typename Ready>
+void SpinUntil(const Ready& ready) {
+  constexpr int64_t kNanoseconds = 50'000;
+  const int64_t end = absl::GetCurrentTimeNanos() + kNanoseconds;
+  while (!ready() && absl::GetCurrentTimeNanos() < end) {
+    for (int i = 0; i < 8; ++i) __builtin_ia32_pause();
+  }
 }
 
 }  // namespace
@@ -51,6 +62,8 @@ int Resolve(int threads) {
 struct ThreadPool::Impl {
   absl::Mutex mu;
   std::deque<std::shared_ptr<Loop>> loops;  // One entry for each helper wanted.
+  std::atomic<size_t> waiting{0};           // Of them; for a look without the lock.
+  bool spin = false;                        // There is a core for every thread.
   bool stop = false;
   std::vector<std::thread> threads;
 
@@ -58,6 +71,7 @@ struct ThreadPool::Impl {
     NameThread(absl::StrCat("pool ", number));
     while (true) {
       std::shared_ptr<Loop> loop;
+      if (spin) SpinUntil([this] { return waiting.load(std::memory_order_relaxed) > 0; });
       {
         absl::MutexLock lock(&mu);
         mu.Await(absl::Condition(
@@ -65,6 +79,7 @@ struct ThreadPool::Impl {
         if (loops.empty()) return;
         loop = std::move(loops.front());
         loops.pop_front();
+        waiting.store(loops.size(), std::memory_order_relaxed);
       }
       loop->Work(loop->stage);
     }
@@ -72,6 +87,7 @@ struct ThreadPool::Impl {
 };
 
 ThreadPool::ThreadPool(int threads) : threads_(Resolve(threads)), impl_(std::make_unique<Impl>()) {
+  impl_->spin = threads_ <= Cores();
   for (int i = 1; i < threads_; ++i) impl_->threads.emplace_back([this, i] { impl_->Run(i); });
 }
 
@@ -96,10 +112,12 @@ void ThreadPool::ParallelFor(int n, const std::function<void(int)>& fn) {
   {
     absl::MutexLock lock(&impl_->mu);
     for (int i = 1; i < std::min(threads_, n); ++i) impl_->loops.push_back(loop);
+    impl_->waiting.store(impl_->loops.size(), std::memory_order_relaxed);
   }
   loop->Work(std::nullopt);
   std::optional<StageWait> wait;
   if (loop->stage.has_value()) wait.emplace(*loop->stage);
+  if (impl_->spin) SpinUntil([&] { return loop->Finished(); });
   absl::MutexLock lock(&loop->mu);
   loop->mu.Await(absl::Condition(loop.get(), &Loop::Finished));
 }

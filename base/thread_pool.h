@@ -2,7 +2,8 @@
 //
 // Thread safety: ParallelFor may be called from any thread, several at once;
 // the caller works too, so a pool of one thread starts none. Work items must
-// not block on each other.
+// not block on each other. Threads spin for some 50 us before they sleep, unless they
+// are more than the cores.
 #pragma once
 
 #include <functional>
