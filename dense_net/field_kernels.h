@@ -27,6 +27,17 @@ struct GatheredRows {
 };
 
 struct FieldKernels {
+  // sums (m, 2 dim) = the sum of a row's vectors, x (m, slots, dim), and that of their squares.
+  void (*fm_sums)(int m, int slots, int dim, RowsIn x, Real* sums, bool add);
+  // y (m) = half of (the squared sum less the sum of squares).
+  void (*fm)(int m, int dim, const Real* sums, Real* y);
+  // out (m, slots, dim), from g (m).
+  void (*fm_backward)(int m, int slots, int dim, RowsIn x, const Real* sums, const Real* g,
+                      RowsOut out, bool add);
+  // Of vectors that several rows share: row to[i] of out is added to, unless it is `none`; no
+  // other is twice in `to`. sums (m, 2 dim) begins with those of g * sum and of g over the rows.
+  void (*fm_shared_backward)(int m, int slots, int dim, RowsIn x, const Real* sums,
+                             const uint32_t* to, uint32_t none, RowsOut out);
   // y (m, dim) = half of (the squared sum less the sum of squares) of x (m, slots, dim),
   // by coordinate. scratch: (m, dim).
   void (*bi_interaction)(int m, int slots, int dim, const Real* x, Real* scratch, Real* y);

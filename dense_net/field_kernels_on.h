@@ -45,6 +45,72 @@ STARLING_HOST_DEVICE inline Real InverseNorm(int n, const Real* x) {
 
 template <typename Run>
 struct FieldKernelsOn {
+  template <int n>
+  using Known = typename KernelsOn<Run>::template Known<n>;
+
+  static void FmSums(int m, int slots, int dim, RowsIn x, Real* sums, bool add) {
+    KernelsOn<Run>::WithKnown(dim, [&](auto n) { FmSumsOf(n, m, slots, dim, x, sums, add); });
+  }
+  template <int n>
+  static void FmSumsOf(Known<n>, int m, int slots, int dim, RowsIn x, Real* sums, bool add) {
+    Run::Rows(m, [=] STARLING_HOST_DEVICE(int i) {
+      const Real* row = x.data + i * x.stride;
+      Real* to = sums + int64_t{i} * 2 * dim;
+      AddUp(Known<n>(), slots, dim, add, to, [=](int at) { return row[at]; });
+      AddUp(Known<n>(), slots, dim, add, to + dim, [=](int at) { return row[at] * row[at]; });
+    });
+  }
+  // to (dim) = the sum of fn(at) over a row's vectors: in registers, if n is not 0.
+  template <int n, typename Fn>
+  STARLING_HOST_DEVICE static void AddUp(Known<n>, int slots, int dim, bool add, Real* to,
+                                         const Fn& fn) {
+    Real sum[n > 0 ? n : 1] = {};
+    for (int d = 0; d < n && add; ++d) sum[d] = to[d];
+    for (int d = 0; n == 0 && !add && d < dim; ++d) to[d] = 0;
+    for (int s = 0; s < slots; ++s) {
+      for (int d = 0; d < n; ++d) sum[d] += fn(s * n + d);
+      for (int d = 0; n == 0 && d < dim; ++d) to[d] += fn(s * dim + d);
+    }
+    for (int d = 0; d < n; ++d) to[d] = sum[d];
+  }
+  static void Fm(int m, int dim, const Real* sums, Real* y) {
+    Run::Rows(m, [=] STARLING_HOST_DEVICE(int i) {
+      const Real *sum = sums + int64_t{i} * 2 * dim, *squares = sum + dim;
+      y[i] = Real{0.5} * ChainSum(dim, [=](int d) { return sum[d] * sum[d] - squares[d]; });
+    });
+  }
+  static void FmBackward(int m, int slots, int dim, RowsIn x, const Real* sums, const Real* g,
+                         RowsOut out, bool add) {
+    KernelsOn<Run>::WithKnown(
+        dim, [&](auto n) { FmBackwardOf(n, m, slots, dim, x, sums, g, out, add); });
+  }
+  template <int n>
+  static void FmBackwardOf(Known<n>, int m, int slots, int known_later, RowsIn x, const Real* sums,
+                           const Real* g, RowsOut out, bool add) {
+    const int dim = n > 0 ? n : known_later;
+    Run::Rows(m, [=] STARLING_HOST_DEVICE(int i) {
+      const Real *row = x.data + i * x.stride, *sum = sums + int64_t{i} * 2 * dim;
+      const Real gi = g[i];
+      Real* to = out.data + i * out.stride;
+      for (int s = 0; s < slots; ++s, row += dim, to += dim) {
+        Real grad[n > 0 ? n : 1];  // Kept apart from `to`, so that these loops vectorise.
+        for (int d = 0; d < n; ++d) grad[d] = gi * (sum[d] - row[d]);
+        for (int d = 0; d < n; ++d) Put(&to[d], grad[d], add);
+        for (int d = 0; n == 0 && d < dim; ++d) Put(&to[d], gi * (sum[d] - row[d]), add);
+      }
+    });
+  }
+  static void FmSharedBackward(int m, int slots, int dim, RowsIn x, const Real* sums,
+                               const uint32_t* to, uint32_t none, RowsOut out) {
+    Run::Rows(m, [=] STARLING_HOST_DEVICE(int i) {
+      if (to[i] == none) return;
+      const Real *row = x.data + i * x.stride, *of = sums + int64_t{i} * 2 * dim;
+      Real* __restrict at = out.data + to[i] * out.stride;
+      for (int s = 0; s < slots; ++s, row += dim, at += dim)
+        for (int d = 0; d < dim; ++d) at[d] += of[d] - of[dim] * row[d];
+    });
+  }
+
   static void BiInteraction(int m, int slots, int dim, const Real* x, Real* scratch, Real* y) {
     Run::Rows(m, dim, scratch, [=] STARLING_HOST_DEVICE(int i, Real* sum) {
       const Real* row = x + int64_t{i} * slots * dim;
@@ -318,6 +384,10 @@ struct FieldKernelsOn {
   }
 
   static constexpr FieldKernels kTable = {
+      .fm_sums = FmSums,
+      .fm = Fm,
+      .fm_backward = FmBackward,
+      .fm_shared_backward = FmSharedBackward,
       .bi_interaction = BiInteraction,
       .bi_interaction_backward = BiInteractionBackward,
       .cross = Cross,

@@ -38,7 +38,12 @@ class NetworkImpl : public Network {
       const Op& op = *graph_.ops[i];
       if (dynamic_cast<const CoupledOp*>(&op) != nullptr) barriers_.push_back(static_cast<int>(i));
       const bool input_grad = !op.inputs().empty() && train_plan_.wants_grad[op.inputs()[0].id];
-      shares_ = shares_ || op.shares();
+      shares_ = std::max(shares_, op.shares());
+      for (size_t v = 0; v < op.inputs().size(); ++v) {
+        if (op.inputs()[v].embedding > 0) {
+          requests_apart_ = requests_apart_ && v == 0 && op.takes_requests_apart();
+        }
+      }
       flops_forward_ += op.ForwardFlops();
       flops_train_ += op.ForwardFlops() + op.BackwardFlops(input_grad);
       element_flops_ += op.ElementFlops();
@@ -97,8 +102,10 @@ class NetworkImpl : public Network {
     Step step = MakeStep(batch, rows, params, scores, space, share);
     step.training = true;
     step.seed = step_seed;
-    if (shares_ && options_.sharing != Sharing::kNever && batch.rows > 0) {
-      space->shared.Find(step, pooled_, options_.sharing);
+    if (Shares(batch)) {
+      space->shared.Find(
+          step, pooled_, options_.sharing,
+          {.share_ids = shares_ == Op::Shares::kAll, .take_requests_apart = requests_apart_});
       if (!space->shared.slots.empty()) step.shared = &space->shared;
     }
     StepRun run(graph_, train_plan_, barriers_, options_.lanes, pool, step, space);
@@ -118,7 +125,7 @@ class NetworkImpl : public Network {
           graph_.ops[first]->name(), "`. Lower the learning rate, or set train.clip_norm"));
     }
     run.FinishGradients(param_grads.data());
-    SumRowGradients(*step.device, *step.share.arrays, spec_, graph_, batch, pool, space, row_grads);
+    SumRowGradients(step, spec_, graph_, pool, space, row_grads);
     if (share != nullptr) {
       share->collective->AllReduce(share->replica, param_floats(), param_grads.data());
     }
@@ -146,6 +153,12 @@ class NetworkImpl : public Network {
     std::vector<double> all(share.first_tiles.size() - 1);
     share.collective->Exchange(share.replica, mine, all);
     return all;
+  }
+
+  bool Shares(const Batch& batch) const {
+    if (options_.sharing == Sharing::kNever || batch.rows == 0) return false;
+    return shares_ == Op::Shares::kAll ||
+           (shares_ == Op::Shares::kRequests && !batch.request_of_row.empty());
   }
 
   Step MakeStep(const Batch& batch, std::span<const std::span<const Real>> rows,
@@ -259,8 +272,9 @@ class NetworkImpl : public Network {
   const Graph graph_;
   const std::vector<SlotSpec> pooled_;
   const MemoryPlan train_plan_, score_plan_;
-  bool shares_ = false;        // Some op looks at Step::shared.
-  std::vector<int> barriers_;  // Coupled ops.
+  Op::Shares shares_ = Op::Shares::kNothing;  // The most that an op does.
+  bool requests_apart_ = true;                // All that read the embedding take requests apart.
+  std::vector<int> barriers_;                 // Coupled ops.
   double flops_forward_ = 0, flops_train_ = 0, element_flops_ = 0;
 };
 

@@ -181,8 +181,12 @@ class Op {
   virtual void BeforeTiles(const Step& /*step*/, int /*part*/, Real* /*state*/) const {}
   virtual void AfterTiles(const Step& /*step*/, int /*part*/, Real* /*state*/,
                           Real* /*param_grads*/) const {}
-  // Looks at Step::shared.
-  virtual bool shares() const { return false; }
+  // What it takes from Step::shared: of requests alone, or of ids too.
+  enum class Shares { kNothing, kRequests, kAll };
+  virtual Shares shares() const { return Shares::kNothing; }
+  // Does without the columns of requests in the rows of its input 0, if that begins with the
+  // embedding: SharedSlots::requests_apart.
+  virtual bool takes_requests_apart() const { return false; }
   // Value::embedding of the output.
   virtual int embedding() const { return 0; }
 

@@ -15,7 +15,8 @@ class HeadOp : public Op {
   int64_t StateFloats(const Step& step) const override { return head().StateFloats(step); }
   int64_t ScratchFloats(int tile) const override { return head().ScratchFloats(tile); }
   void Prepare(const Step& step, Real* state) const override { head().Prepare(step, state); }
-  bool shares() const override { return head().shares(); }
+  Shares shares() const override { return head().shares(); }
+  bool takes_requests_apart() const override { return head().takes_requests_apart(); }
   int Parts(const Step& step) const override { return head().Parts(step); }
   void BeforeTiles(const Step& step, int part, Real* state) const override {
     head().BeforeTiles(step, part, state);

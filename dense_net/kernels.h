@@ -82,11 +82,6 @@ struct Kernels {
   void (*gru_cell_backward)(int h, const Real* gates, const Real* hidden, Real weight,
                             const Real* before, const Real* g, Real* g_gates, Real* g_hidden,
                             Real* g_before, Real* g_weight);
-  // y (m) = half of (the squared sum less the sum of squares) of x (m, slots, dim);
-  // scratch (m, 2 dim).
-  void (*fm)(int m, int slots, int dim, const Real* x, Real* scratch, Real* y);
-  void (*fm_backward)(int m, int slots, int dim, const Real* x, const Real* g, Real* scratch,
-                      Real* out, bool add);
   // The gradients of y = x0 * u + x, given g, which becomes u's; dx0 may be dx.
   void (*combine_backward)(int64_t n, const Real* x0, const Real* u, Real* g, Real* dx0,
                            bool add_x0, Real* dx, bool add_x);

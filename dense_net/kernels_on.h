@@ -241,32 +241,6 @@ struct KernelsOn {
     });
   }
 
-  static void Fm(int m, int slots, int dim, const Real* x, Real* scratch, Real* y) {
-    Run::Rows(m, 2 * dim, scratch, [=] STARLING_HOST_DEVICE(int i, Real* sum) {
-      const Real* row = x + int64_t{i} * slots * dim;
-      Real* squares = sum + dim;
-      SumSlots(slots, dim, row, sum);
-      for (int d = 0; d < dim; ++d) squares[d] = 0;
-      for (int s = 0; s < slots; ++s)
-        for (int d = 0; d < dim; ++d) squares[d] += row[s * dim + d] * row[s * dim + d];
-      Real total = 0;
-      for (int d = 0; d < dim; ++d) total += sum[d] * sum[d] - squares[d];
-      y[i] = Real{0.5} * total;
-    });
-  }
-
-  static void FmBackward(int m, int slots, int dim, const Real* x, const Real* g, Real* scratch,
-                         Real* out, bool add) {
-    Run::Rows(m, 2 * dim, scratch, [=] STARLING_HOST_DEVICE(int i, Real* sum) {
-      const Real* row = x + int64_t{i} * slots * dim;
-      Real* to = out + int64_t{i} * slots * dim;
-      SumSlots(slots, dim, row, sum);
-      const Real gi = g[i];
-      for (int s = 0; s < slots; ++s)
-        for (int d = 0; d < dim; ++d) Put(&to[s * dim + d], gi * (sum[d] - row[s * dim + d]), add);
-    });
-  }
-
   static void MultiplyAdd(int64_t n, const Real* a, const Real* b, const Real* c, Real* y) {
     Run::Elements(n, [=] STARLING_HOST_DEVICE(int64_t i) { y[i] = a[i] * b[i] + c[i]; });
   }
@@ -430,8 +404,6 @@ struct KernelsOn {
       .dice_backward = DiceBackward,
       .gru_cell = GruCell,
       .gru_cell_backward = GruCellBackward,
-      .fm = Fm,
-      .fm_backward = FmBackward,
       .combine_backward = CombineBackward,
       .multiply_add = MultiplyAdd,
       .multiply = Multiply,

@@ -91,9 +91,6 @@ TEST(Kernels, InstructionSetsAgree) {
                     next(kRows * kCols), true);
     k.scale_shift(kRows, kCols, x.data(), mean, m2, next(kRows * kCols));
     k.relu_backward(kRows * kCols, x.data(), g.data(), next(kRows * kCols), true);
-    float scratch[14];
-    k.fm(kRows, 3, 7, x.data(), scratch, next(kCols));
-    k.fm_backward(kRows, 3, 7, x.data(), g.data(), scratch, next(kRows * kCols), false);
     k.multiply_add(kRows * kCols, x.data(), g.data(), x.data(), next(kRows * kCols));
     return out;
   };

@@ -2,6 +2,7 @@
 
 #include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
+#include "dense_net/shared_slots.h"
 
 namespace starling {
 namespace {
@@ -19,12 +20,17 @@ class ConcatOp : public Op {
   std::string Key() const override { return "concat"; }
   int embedding() const override { return inputs()[0].embedding; }
 
+  bool takes_requests_apart() const override { return true; }
+
   double ElementFlops() const override { return 0; }
   void Forward(const OpTile& tile) const override {
     Real* out = tile.out;
     for (size_t v = 0; v < inputs().size(); ++v) {
       const int n = inputs()[v].width;
-      tile.fields().copy_rows(tile.rows, n, {tile.in[v], n}, {out, width()}, false);
+      ForColumns(tile, v, [&](int begin, int count) {
+        tile.fields().copy_rows(tile.rows, count, {tile.in[v] + begin, n}, {out + begin, width()},
+                                false);
+      });
       out += n;
     }
   }
@@ -33,7 +39,10 @@ class ConcatOp : public Op {
     for (size_t v = 0; v < inputs().size(); ++v) {
       const int n = inputs()[v].width;
       if (tile.in_grad[v] != nullptr) {
-        tile.fields().copy_rows(tile.rows, n, {g, width()}, {tile.in_grad[v], n}, tile.in_add[v]);
+        ForColumns(tile, v, [&](int begin, int count) {
+          tile.fields().copy_rows(tile.rows, count, {g + begin, width()},
+                                  {tile.in_grad[v] + begin, n}, tile.in_add[v]);
+        });
       }
       g += n;
     }
@@ -42,6 +51,12 @@ class ConcatOp : public Op {
   absl::StatusOr<std::string> ToOnnx(const std::vector<std::string>& in,
                                      OnnxGraph* onnx) const override {
     return onnx->Node("Concat", in, {{"axis", int64_t{1}}});
+  }
+
+ private:
+  template <typename Fn>
+  void ForColumns(const OpTile& tile, size_t v, const Fn& fn) const {
+    SharedSlots::ForColumns(tile.step->shared, inputs()[v].embedding, inputs()[v].width, fn);
   }
 };
 

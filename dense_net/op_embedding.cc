@@ -2,6 +2,7 @@
 
 #include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
+#include "dense_net/shared_slots.h"
 
 namespace starling {
 
@@ -44,12 +45,29 @@ class EmbeddingOp : public Op {
 
   double ElementFlops() const override { return width(); }  // One id a slot.
   void Forward(const OpTile& tile) const override {
-    Real* out = tile.out;
+    const SharedSlots* shared = tile.step->shared;
+    int column = 0;
     for (const SlotSpec& slot : slots_) {
-      tile.kernels().pool(ViewSlot(*tile.step, slot), tile.first, tile.rows,
-                          slot.embedding_offset(), slot.embedding_dim(), out, width());
-      out += slot.embedding_dim();
+      if (shared == nullptr || shared->InRows(column)) {
+        tile.kernels().pool(ViewSlot(*tile.step, slot), tile.first, tile.rows,
+                            slot.embedding_offset(), slot.embedding_dim(), tile.out + column,
+                            width());
+      }
+      column += slot.embedding_dim();
     }
+  }
+  // Gradients of requests that stand apart are added to zeros.
+  int Parts(const Step& step) const override {
+    return step.shared != nullptr && step.shared->requests_apart ? 1 : 0;
+  }
+  void BeforeTiles(const Step& step, int, Real*) const override {
+    step.shared->ForApart([&](const SharedSlot& slot) {
+      for (int q = 0; q < slot.count; ++q) {
+        step.device->kernels().fill(
+            slot.dim, 0,
+            step.shared->gradient + slot.first_row[q] * step.shared->stride + slot.column);
+      }
+    });
   }
   // The kept gradient is summed by id once all tiles are done.
   void Backward(const OpTile&) const override {}

@@ -27,7 +27,8 @@ class FullyConnectedOp : public Op {
     return (input_grad ? 4.0 : 2.0) * k_ * width();
   }
 
-  bool shares() const override { return shared_.possible(); }
+  Shares shares() const override { return shared_.possible() ? Shares::kAll : Shares::kNothing; }
+  bool takes_requests_apart() const override { return shared_.possible(); }
   int Parts(const Step& step) const override {
     return shared_.Applies(step) ? shared_.Parts(step) : 0;
   }
@@ -44,7 +45,7 @@ class FullyConnectedOp : public Op {
     return PackedGemmFloats(k_, width()) + (step.training ? PackedGemmFloats(width(), k_) : 0);
   }
   int64_t ScratchFloats(int tile) const override {
-    const int64_t shared = shares() ? shared_.ScratchFloats(tile) : 0;
+    const int64_t shared = shared_.possible() ? shared_.ScratchFloats(tile) : 0;
     return std::max({PackedGemmFloats(tile, width()), int64_t{k_} * kGemmPanel, shared});
   }
   void Prepare(const Step& step, Real* state) const override {

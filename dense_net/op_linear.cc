@@ -2,6 +2,7 @@
 
 #include "dense_net/onnx_graph.h"
 #include "dense_net/ops.h"
+#include "dense_net/shared_slots.h"
 
 namespace starling {
 namespace {
@@ -18,9 +19,35 @@ class LinearOp : public Op {
   double ElementFlops() const override {
     return static_cast<double>(slots_.size()) + 1;
   }  // One id a slot.
+  // Where requests stand apart (shared_slots.h), the sum of each one's weights is taken once.
+  int64_t StateFloats(const Step& step) const override {
+    return Apart(step) ? 2 * int64_t{step.shared->requests} : 0;
+  }
+  int Parts(const Step& step) const override { return Apart(step) ? 1 : 0; }
+  void BeforeTiles(const Step& step, int, Real* state) const override {
+    const int requests = step.shared->requests;
+    Real* weights = state + requests;
+    step.device->kernels().fill(requests, 0, state);
+    step.shared->ForApart([&](const SharedSlot& slot) {
+      for (int p = slot.part; p < slot.part + slot.parts; ++p) {
+        step.device->kernels().pool(step.shared->parts[p].entries, 0, requests,
+                                    slots_[p].linear_offset(), 1, weights, 1);
+        step.device->kernels().copy(requests, weights, state, true);
+      }
+    });
+  }
   void Forward(const OpTile& tile) const override {
     tile.kernels().spread(tile.rows, 1, tile.step->params + bias_, tile.out);
+    if (Apart(*tile.step)) {
+      const GatheredRows of_requests = {tile.state,
+                                        tile.step->batch->request_of_row.data() + tile.first};
+      tile.fields().add_gathered(tile.rows, 1, 1, &of_requests, tile.out);
+    }
+    int column = 0;
     for (const SlotSpec& slot : slots_) {
+      const int at = column;
+      column += slot.embedding_dim();
+      if (Apart(*tile.step) && !tile.step->shared->InRows(at)) continue;
       tile.kernels().pool(ViewSlot(*tile.step, slot), tile.first, tile.rows, slot.linear_offset(),
                           1, tile.scratch, 1);
       tile.kernels().copy(tile.rows, tile.scratch, tile.out, true);
@@ -36,6 +63,10 @@ class LinearOp : public Op {
   }
 
  private:
+  static bool Apart(const Step& step) {
+    return step.shared != nullptr && step.shared->requests_apart;
+  }
+
   const std::vector<SlotSpec> slots_;
   const int64_t bias_;
 };

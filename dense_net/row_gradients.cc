@@ -13,10 +13,21 @@ bool ByRequest(const Batch& batch, const SlotSpec& slot) {
          batch.tables[slot.table()].slots[slot.slot()].entries() == Axis::kRequest;
 }
 
+template <typename Fn>
+void ForAll(ThreadPool* pool, int n, const Fn& fn) {
+  if (pool == nullptr) {
+    for (int i = 0; i < n; ++i) fn(i);
+  } else {
+    pool->ParallelFor(n, std::cref(fn));
+  }
+}
+
 // A slot of requests reads a row's gradient at the request's first row, which
 // gets the sum over the request; one without rows reads the zeros past the end.
-void SumRequests(const Device& device, const GraphSpec& spec, const Graph& graph,
-                 const Batch& batch, StepWorkspace* space) {
+void SumRequests(const Step& step, const GraphSpec& spec, const Graph& graph, ThreadPool* pool,
+                 StepWorkspace* space) {
+  const Batch& batch = *step.batch;
+  const Device& device = *step.device;
   if (batch.request_of_row.empty()) return;
   const uint32_t rows = batch.rows;
   space->row_of_request.assign(batch.requests, rows);
@@ -30,17 +41,25 @@ void SumRequests(const Device& device, const GraphSpec& spec, const Graph& graph
   }
   if (graph.embedding < 0) return;
   const int64_t width = graph.ops[graph.embedding]->width();
-  int64_t column = 0;
+  space->request_columns.clear();
+  int column = 0;
   for (const SlotSpec& slot : spec.slots()) {
     if (slot.has_sequence()) continue;
-    Real* grad = space->embedding_grad.data() + column;
-    for (uint32_t r = 0; ByRequest(batch, slot) && r < rows; ++r) {
-      if (first_of(r) == r) continue;
-      device.kernels().copy(slot.embedding_dim(), grad + r * width, grad + first_of(r) * width,
-                            true);
+    if (ByRequest(batch, slot) && (step.shared == nullptr || step.shared->InRows(column))) {
+      space->request_columns.push_back({column, slot.embedding_dim()});
     }
     column += slot.embedding_dim();
   }
+  auto sum = [&](int s) {
+    device.Enter();
+    const ColumnRange& columns = space->request_columns[s];
+    Real* grad = space->embedding_grad.data() + columns.begin;
+    for (uint32_t r = 0; r < rows; ++r) {
+      if (first_of(r) == r) continue;
+      device.kernels().copy(columns.width, grad + r * width, grad + first_of(r) * width, true);
+    }
+  };
+  ForAll(pool, static_cast<int>(space->request_columns.size()), sum);
 }
 
 // Likewise for sequences: the positions of a request are those of its first row.
@@ -132,11 +151,13 @@ void ClearPastEnd(const Graph& graph, const Batch& batch, StepWorkspace* space) 
 
 }  // namespace
 
-void SumRowGradients(const Device& device, const BatchArrays& arrays, const GraphSpec& spec,
-                     const Graph& graph, const Batch& batch, ThreadPool* pool, StepWorkspace* space,
-                     std::span<const std::span<Real>> row_grads) {
+void SumRowGradients(const Step& step, const GraphSpec& spec, const Graph& graph, ThreadPool* pool,
+                     StepWorkspace* space, std::span<const std::span<Real>> row_grads) {
+  const Device& device = *step.device;
+  const Batch& batch = *step.batch;
+  const BatchArrays& arrays = *step.share.arrays;
   ClearPastEnd(graph, batch, space);
-  SumRequests(device, spec, graph, batch, space);
+  SumRequests(step, spec, graph, pool, space);
   SumRequestPositions(device, graph, batch, space);
   MakeRoutes(spec, graph, batch, space);
   for (size_t t = 0; t < batch.tables.size(); ++t) {
@@ -151,12 +172,7 @@ void SumRowGradients(const Device& device, const BatchArrays& arrays, const Grap
                                        arrays.tables[t].occurrences, static_cast<int>(n), routes,
                                        width, row_grads[t].data() + first * width);
     };
-    const int chunks = static_cast<int>((ids + kIdsAtOnce - 1) / kIdsAtOnce);
-    if (pool == nullptr) {
-      for (int chunk = 0; chunk < chunks; ++chunk) sum_chunk(chunk);
-    } else {
-      pool->ParallelFor(chunks, std::cref(sum_chunk));
-    }
+    ForAll(pool, static_cast<int>((ids + kIdsAtOnce - 1) / kIdsAtOnce), sum_chunk);
   }
 }
 

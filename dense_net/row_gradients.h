@@ -8,10 +8,9 @@
 
 namespace starling {
 
-// Fills row_grads[t] (U, table_width[t]) from the workspace's kept gradients.
+// Fills row_grads[t] (U, table_width[t]) from the workspace's kept gradients of the step.
 // Each id's occurrences are summed in their order, by one thread.
-void SumRowGradients(const Device& device, const BatchArrays& arrays, const GraphSpec& spec,
-                     const Graph& graph, const Batch& batch, ThreadPool* pool, StepWorkspace* space,
-                     std::span<const std::span<Real>> row_grads);
+void SumRowGradients(const Step& step, const GraphSpec& spec, const Graph& graph, ThreadPool* pool,
+                     StepWorkspace* space, std::span<const std::span<Real>> row_grads);
 
 }  // namespace starling

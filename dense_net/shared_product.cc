@@ -160,7 +160,11 @@ void SharedProduct::Backward(const OpTile& tile) const {
   if (tile.in_grad[0] == nullptr) return;
   tile.device().Gemm(m, rest, n_, {tile.out_grad, n_, 1}, PackedGemmB(n_, rest, places.rest_back),
                      GemmStart::kZero, nullptr, tile.scratch);
-  if (!tile.in_add[0]) tile.kernels().fill(int64_t{m} * k_, 0, tile.in_grad[0]);
+  int in_rows = 0;
+  SharedSlots::ForColumns(step.shared, embedding_, k_, [&](int, int width) { in_rows += width; });
+  if (!tile.in_add[0] && in_rows > rest) {  // What is shared gets nothing here.
+    tile.kernels().fill(int64_t{m} * k_, 0, tile.in_grad[0]);
+  }
   ForRest(step, [&](int column, int at, int width) {
     tile.fields().copy_rows(m, width, {tile.scratch + at, rest}, {tile.in_grad[0] + column, k_},
                             tile.in_add[0]);

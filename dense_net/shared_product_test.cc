@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "dense_net/test_world.h"
 
@@ -50,6 +51,45 @@ INSTANTIATE_TEST_SUITE_P(
                     "mmoe { experts: 2 expert { hidden: 18 } tower { hidden: 5 } "
                     "} | name: 'a' label: 'y0' | name: 'b' label: 'y1'"));
 
+// An op that takes requests' columns from rows keeps them there (dcnv2, above); where all do
+// without, what stands there in their place must not be seen.
+class RequestsApartTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(RequestsApartTest, StepIsThePlainOne) {
+  ThreadPool pool(2);
+  for (const int dim : {5, 16}) {
+    World world = MakeWorld(GetParam(), {.rows = 301, .dim = dim, .ids = 40, .requests = true});
+    auto plain = MakeNetwork(world.spec, {.tile = 64, .sharing = Sharing::kNever});
+    auto apart = MakeNetwork(world.spec, {.tile = 64, .sharing = Sharing::kWhereverPossible});
+    const std::vector<float> params = RandomParams(*plain, 9);
+    auto want = RunTrain(*plain, world, params), got = RunTrain(*apart, world, params, 5, &pool);
+    ASSERT_TRUE(want.ok() && got.ok());
+    EXPECT_NE(got->row_grads, want->row_grads) << "nothing was shared";
+    EXPECT_NEAR(got->loss, want->loss, 1e-6);
+    ExpectNear(got->scores, want->scores, "scores");
+    ExpectNear(got->param_grads, want->param_grads, "parameter gradients");
+    for (size_t t = 0; t < world.rows.size(); ++t) {
+      ExpectNear(got->row_grads[t], want->row_grads[t], "row gradients");
+    }
+  }
+}
+
+TEST_P(RequestsApartTest, TheFirstOpThatIsNotFiniteIsNamedAlike) {
+  World world = MakeWorld(GetParam(), {.rows = 301, .dim = 16, .ids = 40, .requests = true});
+  for (float& x : world.rows[0]) x = std::numeric_limits<float>::infinity();
+  std::vector<std::string> messages;
+  for (const Sharing sharing : {Sharing::kNever, Sharing::kWhereverPossible}) {
+    auto network = MakeNetwork(world.spec, {.tile = 64, .sharing = sharing});
+    messages.emplace_back(RunTrain(*network, world, RandomParams(*network, 9)).status().message());
+  }
+  EXPECT_NE(messages[0], "");
+  EXPECT_EQ(messages[0], messages[1]);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, RequestsApartTest,
+                         testing::Values("fm {}", "deepfm { hidden: 16 hidden: 3 }",
+                                         "wide_deep { hidden: 40 }"));
+
 Batch OneSlot(std::vector<uint32_t> offsets, std::vector<uint32_t> index, uint32_t ids) {
   Batch batch;
   batch.rows = static_cast<uint32_t>(offsets.size() - 1);
@@ -77,7 +117,7 @@ struct Found {
     step.rows = {&table, 1};
     ViewArrays(batch, &arrays);
     step.share.arrays = &arrays;
-    shared.Find(step, specs, sharing);
+    shared.Find(step, specs, sharing, {});
   }
 };
 

@@ -29,6 +29,7 @@ bool SharedSlots::FindRequests(const Batch& batch, Sharing sharing, SharedSlot* 
     first_row_of_request_.assign(batch.requests, batch.rows);
     for (uint32_t r = batch.rows; r-- > 0;) first_row_of_request_[batch.request_of_row[r]] = r;
   }
+  found->of_requests = true;
   found->count = static_cast<int>(batch.requests);
   found->vector_of_row = batch.request_of_row.data();
   found->first_row = first_row_of_request_.data();
@@ -76,20 +77,24 @@ void SharedSlots::Keep(SharedSlot found) {
   slots.push_back(found);
 }
 
-void SharedSlots::Leave(int column, int dim) {
-  if (!rest.empty() && rest.back().begin + rest.back().width == column) {
-    rest.back().width += dim;
+void SharedSlots::Leave(int column, int dim, std::vector<ColumnRange>* ranges) {
+  if (!ranges->empty() && ranges->back().begin + ranges->back().width == column) {
+    ranges->back().width += dim;
   } else {
-    rest.push_back({column, dim});
+    ranges->push_back({column, dim});
   }
 }
 
-void SharedSlots::Find(const Step& step, std::span<const SlotSpec> specs, Sharing sharing) {
+void SharedSlots::Find(const Step& step, std::span<const SlotSpec> specs, Sharing sharing,
+                       Readers readers) {
   const Batch& batch = *step.batch;
   const int count = static_cast<int>(specs.size());
   slots.clear();
   parts.clear();
   rest.clear();
+  in_rows.clear();
+  requests_apart = false;
+  requests = static_cast<int>(batch.requests);
   first_row_of_request_.clear();
   vectors = 0;
   lists_.resize(std::max(lists_.size(), specs.size()));
@@ -98,29 +103,32 @@ void SharedSlots::Find(const Step& step, std::span<const SlotSpec> specs, Sharin
     parts.push_back({ViewSlot(step, spec), spec.embedding_offset(), spec.embedding_dim()});
   }
   for (int s = 0, column = 0; s < count;) {
-    SharedSlot requests = {.column = column, .part = s};  // As many as stand side by side.
-    while (s < count && parts[s].entries.entry_of_row != nullptr) requests.dim += parts[s++].dim;
-    requests.parts = s - requests.part;
-    if (requests.parts > 0 && FindRequests(batch, sharing, &requests)) {
-      Keep(requests);
-      column += requests.dim;
+    SharedSlot block = {.column = column, .part = s};  // As many as stand side by side.
+    while (s < count && parts[s].entries.entry_of_row != nullptr) block.dim += parts[s++].dim;
+    block.parts = s - block.part;
+    if (block.parts > 0 && FindRequests(batch, sharing, &block)) {
+      requests_apart = readers.take_requests_apart;
+      if (!requests_apart) Leave(column, block.dim, &in_rows);
+      Keep(block);
+      column += block.dim;
       continue;
     }
-    const int end = std::max(s, requests.part + 1);
-    for (s = requests.part; s < end; column += parts[s++].dim) {
+    const int end = std::max(s, block.part + 1);
+    for (s = block.part; s < end; column += parts[s++].dim) {
       SharedSlot one = {.column = column, .dim = parts[s].dim, .part = s, .parts = 1};
       Lists& lists = lists_[s];
       lists.vector_of_row.resize(batch.rows);
       lists.first_row.clear();
       lists.ids.clear();
       local_.resize(std::max(local_.size(), batch.tables[specs[s].table()].ids.size()), kNone);
-      const bool shared = FindIds(batch, sharing, &lists, &one);
+      const bool shared = readers.share_ids && FindIds(batch, sharing, &lists, &one);
       for (uint32_t id : lists.ids) local_[id] = kNone;
       if (shared) {
         Keep(one);
       } else {
-        Leave(column, one.dim);
+        Leave(column, one.dim, &rest);
       }
+      Leave(column, one.dim, &in_rows);
     }
   }
 }

@@ -1,8 +1,9 @@
 // What the rows of a training batch have in common: slots in which few distinct
 // vectors serve all rows (a field of few ids, a request's features). A product of
 // such a slot's columns with weights is computed once a vector and added up by
-// row, its gradient summed by vector first (shared_product.h). Not thread safe: found
-// once a step, then only read.
+// row, its gradient summed by vector first (shared_product.h). Where every op that reads
+// the embedding can do so, the columns of requests stand in no row at all. Not thread
+// safe: found once a step, then only read.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +29,7 @@ struct SharedSlot {
   int part = 0, parts = 0;                  // Among SharedSlots::parts.
   const uint32_t* vector_of_row = nullptr;  // (rows); `count`: no value.
   const uint32_t* first_row = nullptr;      // (count): a row that has it; `rows`: none has.
+  bool of_requests = false;                 // Vector i is request i's.
 };
 
 struct SharedSlots {
@@ -35,14 +37,58 @@ struct SharedSlots {
   std::vector<SharedPart> parts;  // Of all slots, by column.
   std::vector<ColumnRange> rest;  // The embedding's other columns, in order.
   int64_t vectors = 0;            // Of all slots, zeros included.
-  Real* gradient = nullptr;       // Of the embedding, (rows + 1, stride).
+  // The columns of slots of requests are not set in the rows of the embedding, and of its gradient
+  // in the first row of each request alone.
+  bool requests_apart = false;
+  std::vector<ColumnRange> in_rows;  // The embedding's columns that are, in order.
+  Real* gradient = nullptr;          // Of the embedding, (rows + 1, stride).
   int64_t stride = 0;
 
-  // By the batch and `sharing` alone. Memory is reused from batch to batch.
-  void Find(const Step& step, std::span<const SlotSpec> specs, Sharing sharing);
+  // What the readers of the embedding do with it.
+  struct Readers {
+    bool share_ids = true;  // Else only requests are looked for.
+    bool take_requests_apart = false;
+  };
+  // By the batch, `sharing` and the readers alone. Memory is reused from batch to batch.
+  void Find(const Step& step, std::span<const SlotSpec> specs, Sharing sharing, Readers readers);
+  // All columns are to be set in rows after all.
+  void JoinRequests() { requests_apart = false; }
+
+  // Calls fn(begin, width) for the columns that are set in the rows of a value that begins with
+  // the embedding's `embedding` columns.
+  template <typename Fn>
+  static void ForColumns(const SharedSlots* shared, int embedding, int width, const Fn& fn) {
+    if (shared == nullptr || !shared->requests_apart || embedding == 0) return fn(0, width);
+    for (const ColumnRange& range : shared->in_rows) fn(range.begin, range.width);
+    if (width > embedding) fn(embedding, width - embedding);
+  }
+  // Calls fn(slot) for the slots whose columns are apart.
+  template <typename Fn>
+  void ForApart(const Fn& fn) const {
+    if (!requests_apart) return;
+    for (const SharedSlot& slot : slots) {
+      if (slot.of_requests) fn(slot);
+    }
+  }
+  // Whether the columns that begin there are set in rows.
+  bool InRows(int column) const {
+    if (!requests_apart) return true;
+    bool apart = false;
+    ForApart([&](const SharedSlot& s) {
+      apart = apart || (column >= s.column && column < s.column + s.dim);
+    });
+    return !apart;
+  }
 
   // Its parts' values of all vectors, (count, dim).
   void Pool(const SharedSlot& slot, const Device& device, Real* vectors) const;
+
+  // Work on requests that stand apart is done in parts, of so many.
+  static constexpr int kRequestsAPart = 64;
+  int request_parts() const {
+    return requests_apart ? (requests + kRequestsAPart - 1) / kRequestsAPart : 0;
+  }
+  int requests = 0;
 
  private:
   struct Lists {
@@ -51,7 +97,7 @@ struct SharedSlots {
   bool FindRequests(const Batch& batch, Sharing sharing, SharedSlot* found);
   bool FindIds(const Batch& batch, Sharing sharing, Lists* lists, SharedSlot* found);
   void Keep(SharedSlot found);
-  void Leave(int column, int dim);
+  static void Leave(int column, int dim, std::vector<ColumnRange>* ranges);
 
   std::vector<Lists> lists_;  // One a slot, which points into them.
   std::vector<uint32_t> first_row_of_request_;

@@ -298,6 +298,7 @@ int StepRun::FirstNonFinite() {
   const int end = static_cast<int>(graph_.ops.size());
   space_->tile_bad_op.assign(std::max(1, step_.tiles), end - 1);
   check_ = true;
+  space_->shared.JoinRequests();  // Every column is looked at.
   const int begin = ForwardToLastStage();
   ForTiles([&](const Tile& tile) { Forward(tile, begin, end); });
   check_ = false;

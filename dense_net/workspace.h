@@ -55,8 +55,9 @@ struct StepWorkspace : Workspace {
   std::vector<double> tile_loss;
   std::vector<int> tile_bad_op;  // First op with a non-finite output, if looked for.
   std::vector<uint32_t> row_of_request;
-  std::vector<GradientRoute> routes;  // By table and slot.
-  std::vector<int> route_offsets;     // By table.
+  std::vector<ColumnRange> request_columns;  // Whose gradients stand in all rows of a request.
+  std::vector<GradientRoute> routes;         // By table and slot.
+  std::vector<int> route_offsets;            // By table.
 };
 
 }  // namespace starling
