@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "sample_io/null_gaps.h"
+
 namespace starling {
 namespace {
 
@@ -63,6 +65,10 @@ UniqueIds::Keys FillValues(const Column& column, std::span<const int64_t> entrie
   } else if (column.valid.empty()) {
     std::iota(offsets, offsets + n, 0);
     std::iota(entry_of, entry_of + n, 0);
+  } else if (ints && IsRun(entries)) {
+    const int64_t first = entries.front();
+    values = PickValues(reinterpret_cast<const uint64_t*>(&column.ints[first]),
+                        &column.valid[first], n, offsets, entry_of, out);
   } else if (ints) {
     auto key = [from = column.ints.data()](int64_t row) {
       return static_cast<uint64_t>(from[row]);
