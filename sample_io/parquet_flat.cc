@@ -94,7 +94,7 @@ class Reading {
     const T* next = block.values.data();
     for (int i = 0; i < from; ++i) next += block.levels[i] == present_;
     if constexpr (sizeof(T) == sizeof(uint64_t)) {
-      return SpreadValues(reinterpret_cast<const uint64_t*>(next), &block.levels[from],
+      return SpreadValues(reinterpret_cast<const uint64_t*>(next), block.levels.data() + from,
                           static_cast<uint8_t>(present_), static_cast<size_t>(to - from),
                           reinterpret_cast<uint64_t*>(out));
     }
