@@ -65,6 +65,14 @@ struct Scratch {
     if (input.column->by_request) return input.derived ? request_places : requests.entries;
     return input.derived ? places : kept;
   }
+  // IsRun, looked at once for slots of the same entries. `run_of` is forgotten with each table.
+  bool Run(std::span<const int64_t> entries) {
+    if (entries.data() != run_of) is_run = IsRun(entries);
+    run_of = entries.data();
+    return is_run;
+  }
+  const int64_t* run_of = nullptr;
+  bool is_run = false;
 };
 
 class Compiler : public FeatureCompiler {
@@ -276,6 +284,7 @@ class Compiler : public FeatureCompiler {
             values_max, " ids in one batch; use smaller batches"));
       }
       scratch->unique.Start(first_slot);
+      scratch->run_of = nullptr;
       for (size_t s = 0; s < features.size(); ++s) {
         FillSlot(features[s], in.ids[features[s]], batch, scratch, &table.slots[s]);
       }
@@ -290,8 +299,8 @@ class Compiler : public FeatureCompiler {
     slot->owner = input.column->by_request ? Axis::kRequest : Axis::kRow;
     slot->axis = features_.ids(feature).has_sequence() ? Axis::kPosition : slot->owner;
     uint32_t* entry_of = scratch->unique.EntryRoom(ValuesMax(*input.column, entries));
-    const UniqueIds::Keys keys =
-        FillValues(*input.column, entries, seeds_[feature], &scratch->keys, entry_of, slot);
+    const UniqueIds::Keys keys = FillValues(*input.column, entries, scratch->Run(entries),
+                                            seeds_[feature], &scratch->keys, entry_of, slot);
     FillWeights(features_.ids(feature).pooling(), input, entries, slot);
     const EntryFacts rows = {batch->event_times, {}};
     const EntryFacts requests = {scratch->requests.times, scratch->requests.rows};

@@ -24,12 +24,16 @@ class IdOrder {
   std::span<const NumberedId> Sort(std::span<const uint64_t> ids);
 
  private:
-  // Stable, from `from` to `to` by digit(id) < 2^bits.
-  template <typename From, typename Digit>
-  void Scatter(const From& from, size_t n, int bits, Digit digit, NumberedId* to);
+  void SortKeys(size_t n, int known, uint64_t* keys);
+  void SortParts(size_t n);
 
-  std::vector<NumberedId> sorted_, spare_;
-  std::vector<uint32_t> starts_;  // By digit.
+  std::vector<NumberedId> sorted_;
+  // By id: the leading bits of its place in the order, and behind them its number. Half of
+  // the bytes to move, and a comparison is one of integers.
+  std::vector<uint64_t> keys_;
+  std::vector<uint64_t> parted_, half_sorted_;
+  std::vector<uint32_t> starts_;       // By digit, of two.
+  std::vector<uint32_t> part_starts_;  // By part.
 };
 
 }  // namespace starling

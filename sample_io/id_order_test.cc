@@ -34,7 +34,7 @@ uint64_t IdOfHash(uint64_t hash) {
 
 TEST(IdOrderTest, HashesComeByBucketThenIdAndEqualOnesByNumber) {
   IdOrder order;  // Reused, from the most to none.
-  for (size_t n : {200'000, 65'536, 65'535, 14'000, 4'096, 1'024, 1'023, 2, 1, 0}) {
+  for (size_t n : {600'000, 200'000, 32'768, 32'767, 14'000, 4'096, 257, 256, 255, 2, 1, 0}) {
     std::vector<uint64_t> ids;
     for (size_t i = 0; i < n; ++i) ids.push_back(HashInt64(static_cast<int64_t>(i % 50'000), 7));
     ExpectSorted(ids, &order);
@@ -56,6 +56,17 @@ TEST(IdOrderTest, IdsThatAreNoHashesAreOrderedToo) {
     for (const auto& ids : {small, one_bucket, descending, std::vector<uint64_t>(n, 5)}) {
       ExpectSorted(ids, &order);
     }
+  }
+}
+
+// Keys of the sort hold the leading bits alone.
+TEST(IdOrderTest, HashesThatDifferInTheirLastBitsAreToldApart) {
+  IdOrder order;
+  for (size_t n : {300, 40'000}) {
+    std::vector<uint64_t> ids;
+    // Each twice; some fall into one bucket.
+    for (size_t i = 0; i < n; ++i) ids.push_back(HashInt64(1, 7) ^ (n - i) % (n / 2));
+    ExpectSorted(ids, &order);
   }
 }
 

@@ -11,6 +11,7 @@
 #include <memory>
 #include <type_traits>
 
+#include "sample_io/null_gaps.h"
 #include "sample_io/parquet_levels.h"
 #include "sample_io/parquet_values.h"
 
@@ -92,6 +93,11 @@ class Reading {
     values_->Read(present, block.values.data());
     const T* next = block.values.data();
     for (int i = 0; i < from; ++i) next += block.levels[i] == present_;
+    if constexpr (sizeof(T) == sizeof(uint64_t)) {
+      return SpreadValues(reinterpret_cast<const uint64_t*>(next), block.levels.data() + from,
+                          static_cast<uint8_t>(present_), static_cast<size_t>(to - from),
+                          reinterpret_cast<uint64_t*>(out));
+    }
     for (int i = from; i < to; ++i) {  // A null takes what stands there: it is never read.
       *out++ = static_cast<Wide>(*next);
       next += block.levels[i] == present_;

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "sample_io/grow.h"
+#include "sample_io/null_gaps.h"
 #include "sample_io/parquet_flat.h"
 #include "sample_io/parquet_levels.h"
 #include "sample_io/parquet_values.h"
@@ -170,6 +171,11 @@ class Reading {
     }
     const T* next = memory().values.data();
     values_->Read(present, memory().values.data());
+    if constexpr (sizeof(T) == sizeof(uint64_t)) {
+      return SpreadValues(reinterpret_cast<const uint64_t*>(next), definition,
+                          static_cast<uint8_t>(present_), static_cast<size_t>(n),
+                          reinterpret_cast<uint64_t*>(out));
+    }
     for (int i = 0; i < n; ++i) {  // A null takes what stands there: it is never read.
       out[i] = static_cast<Wide>(*next);
       next += definition[i] == present_;

@@ -144,7 +144,7 @@ void KeptRequests::Fill(const ColumnBatch& columns, std::span<const int64_t> kep
   }
   entries.resize(count);
   rows.resize(count);
-  times.assign(count, 0);
+  times.assign(batch->event_times.empty() ? 0 : count, 0);
   for (size_t i = 0; !batch->event_times.empty() && i < n; ++i) {
     int64_t& time = times[batch->request_of_row[i]];
     time = std::max(time, batch->event_times[i]);

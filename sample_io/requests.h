@@ -38,7 +38,7 @@ void RequestsOf(const ColumnBatch& columns, std::span<const int64_t> rows,
 struct KeptRequests {
   std::vector<int64_t> entries;  // In the ColumnBatch.
   std::vector<uint32_t> rows;    // By entry: rows kept,
-  std::vector<int64_t> times;    // and the latest event time of these; 0: unknown.
+  std::vector<int64_t> times;    // and the latest event time of these; empty without one.
 
   // `kept` are rows of `columns`; event times are in the batch already. Sets
   // the batch's requests and request_of_row.

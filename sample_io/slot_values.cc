@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "sample_io/null_gaps.h"
+
 namespace starling {
 namespace {
 
@@ -44,8 +46,9 @@ size_t ValuesMax(const Column& column, std::span<const int64_t> entries) {
   return values;
 }
 
-UniqueIds::Keys FillValues(const Column& column, std::span<const int64_t> entries, uint64_t seed,
-                           std::vector<uint64_t>* room, uint32_t* entry_of, Slot* slot) {
+UniqueIds::Keys FillValues(const Column& column, std::span<const int64_t> entries, bool run,
+                           uint64_t seed, std::vector<uint64_t>* room, uint32_t* entry_of,
+                           Slot* slot) {
   const size_t n = entries.size(), most = ValuesMax(column, entries);
   const bool ints = column.type == ColumnType::kInt64;
   const size_t stored = ints ? column.ints.size() : column.strings.size();
@@ -63,6 +66,10 @@ UniqueIds::Keys FillValues(const Column& column, std::span<const int64_t> entrie
   } else if (column.valid.empty()) {
     std::iota(offsets, offsets + n, 0);
     std::iota(entry_of, entry_of + n, 0);
+  } else if (ints && run) {
+    const int64_t first = entries.front();
+    values = PickValues(reinterpret_cast<const uint64_t*>(&column.ints[first]),
+                        &column.valid[first], n, offsets, entry_of, out);
   } else if (ints) {
     auto key = [from = column.ints.data()](int64_t row) {
       return static_cast<uint64_t>(from[row]);
@@ -82,8 +89,7 @@ UniqueIds::Keys FillValues(const Column& column, std::span<const int64_t> entrie
     return column.is_list ? int64_t{column.list_offsets[row]} : row;
   };
   const int64_t first = begin(entries.front());
-  const bool as_stored =
-      IsRun(entries) && begin(entries.back() + 1) - first == static_cast<int64_t>(values);
+  const bool as_stored = run && begin(entries.back() + 1) - first == static_cast<int64_t>(values);
   if (ints && as_stored) {
     return {{reinterpret_cast<const uint64_t*>(&column.ints[first]), values}, false, seed};
   }

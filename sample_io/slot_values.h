@@ -30,8 +30,10 @@ size_t ValuesMax(const Column& column, std::span<const int64_t> entries);
 
 // Sets slot->offsets, and the entry of every value in entry_of, which has room for
 // ValuesMax and one more. Returns the values' keys, in order: integers as they are, and the
-// ids of strings. They stand in `room`, which may be larger, or in the column itself.
-UniqueIds::Keys FillValues(const Column& column, std::span<const int64_t> entries, uint64_t seed,
-                           std::vector<uint64_t>* room, uint32_t* entry_of, Slot* slot);
+// ids of strings. They stand in `room`, which may be larger, or in the column itself. `run` is
+// IsRun(entries), which all columns of the same entries share.
+UniqueIds::Keys FillValues(const Column& column, std::span<const int64_t> entries, bool run,
+                           uint64_t seed, std::vector<uint64_t>* room, uint32_t* entry_of,
+                           Slot* slot);
 
 }  // namespace starling
