@@ -99,6 +99,22 @@ TEST_F(ColdTierTest, WhatWasPrefetchedStaysUntilItsStep) {
   EXPECT_GT(ColdAmong(*table, ids), 300);
 }
 
+// A row that leaves memory while others are read makes some of these doubtful, to be read again.
+TEST_F(ColdTierTest, ReadingRowsMakesRoomForThemFirst) {
+  auto table = Open(TableOptions::ROCKSDB);
+  Flood(table.get(), 0, 20'000);
+  const int64_t before = table->stats().cold_bytes_wanted;
+  constexpr int kRounds = 12, kIds = 350;
+  for (int round = 0; round < kRounds; ++round) {
+    const std::vector<uint64_t> ids = MakeIds(kIds * round, kIds);
+    table->Prefetch(ids);
+    ASSERT_OK(table->ApplyGradients(ids, std::vector<float>(ids.size() * table->width()), 1.0f));
+  }
+  const int64_t row = int64_t{20} + table->layout().body_bytes();
+  // Some more, for rows that the keeper demotes meanwhile.
+  EXPECT_LT(table->stats().cold_bytes_wanted - before, kRounds * kIds * row * 21 / 20);
+}
+
 TEST_F(ColdTierTest, NewIdsThatWerePrefetchedAreNotSearchedForTwice) {
   auto table = Open(TableOptions::ROCKSDB), memory = Open(TableOptions::MEMORY);
   Flood(table.get(), 0, 20'000);

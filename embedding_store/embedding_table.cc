@@ -29,7 +29,7 @@ namespace {
 
 constexpr size_t kRestorePartsMax = 8;
 constexpr size_t kParallelIds = 4096;  // Smaller batches are not worth waking threads.
-constexpr size_t kFetchIds = 4096;     // Cold rows read at once, about: bounds their memory.
+constexpr size_t kFetchIds = 1024;     // Cold rows read at once, about: few leave memory meanwhile.
 constexpr size_t kSweepColdIds = 256;  // Cold rows looked at in one turn of the keeper.
 constexpr absl::Duration kKeeperTurn = absl::Milliseconds(10);
 
@@ -256,34 +256,57 @@ class EmbeddingTableImpl : public EmbeddingTable {
                                                          surplus);
                              return absl::OkStatus();
                            }));
-    RETURN_IF_ERROR(RunMissed(call, missed));
+    RETURN_IF_ERROR(RunMissed(call, std::move(missed)));
     if (core_->demote_due.load(std::memory_order_relaxed)) StartKeeper();
     return absl::OkStatus();
   }
 
-  // Reads what was not in memory from the cold tier and ends the call there.
-  absl::Status RunMissed(const TableCall& call,
-                         const std::vector<std::vector<Missed>>& missed) const {
+  // Reads what was not in memory from the cold tier and ends the call there. A
+  // prefetch of the same ids may be under way, and each would read what the other
+  // does: so the two come from opposite ends, and ask memory again as they go.
+  absl::Status RunMissed(const TableCall& call, std::vector<std::vector<Missed>> missed) const {
     // Nobody waits for a prefetch: it leaves the pool to those who compute.
-    ThreadPool* const pool = call.kind == TableCall::kPrefetch ? nullptr : pool_;
+    const bool prefetch = call.kind == TableCall::kPrefetch;
+    ThreadPool* const pool = prefetch ? nullptr : pool_;
+    const size_t n = missed.size();
+    auto stripe_at = [prefetch, n](size_t i) { return prefetch ? i : n - 1 - i; };
     std::vector<uint64_t> wanted;
     ColdRows rows;
-    for (size_t begin = 0, end = 0; begin < missed.size(); begin = end) {
+    for (size_t begin = 0, end = 0; begin < n; begin = end) {
       wanted.clear();
-      for (; end < missed.size() && wanted.size() < kFetchIds; ++end) {
-        for (const Missed& m : missed[end]) wanted.push_back(call.ids[m.position]);
+      for (; end < n && wanted.size() < kFetchIds; ++end) {
+        const size_t s = stripe_at(end);
+        RETURN_IF_ERROR(RunAgain(call, s, &missed[s]));
+        for (const Missed& m : missed[s]) wanted.push_back(call.ids[m.position]);
       }
       if (wanted.empty()) break;
       RETURN_IF_ERROR(core_->cold->MultiGet(wanted, &rows, pool));
       STARLING_SYNC_POINT("store.fetched");
       size_t first = 0;
-      for (size_t s = begin; s < end; ++s) {
+      for (size_t i = begin; i < end; ++i) {
+        const size_t s = stripe_at(i);
         if (missed[s].empty()) continue;
         RETURN_IF_ERROR(stripes_[s]->RunMissed(call, missed[s], rows, first));
         first += missed[s].size();
       }
     }
     return absl::OkStatus();
+  }
+
+  // Leaves in `missed` what has not come into memory since. Room for their rows is
+  // made before: a row that leaves while others are read makes some of them doubtful.
+  absl::Status RunAgain(const TableCall& call, size_t stripe, std::vector<Missed>* missed) const {
+    if (missed->empty()) return absl::OkStatus();
+    std::vector<uint64_t> ids;
+    std::vector<uint32_t> positions;
+    for (const Missed& m : *missed) {
+      ids.push_back(call.ids[m.position]);
+      positions.push_back(m.position);
+    }
+    missed->clear();
+    // An error shows again when the room is needed.
+    if (call.kind != TableCall::kLookup) stripes_[stripe]->Demote(std::ssize(ids)).IgnoreError();
+    return stripes_[stripe]->Run(call, {.ids = ids, .positions = positions}, missed);
   }
 
   absl::Status RestoreCounters(absl::string_view counters) ABSL_EXCLUSIVE_LOCKS_REQUIRED(writers_) {

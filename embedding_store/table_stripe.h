@@ -65,9 +65,9 @@ class TableStripe {
   // Sets or, for a tombstone, removes one row.
   absl::Status Put(const RowRecord& record);
 
-  // Writes rows to the cold tier until a fiftieth of the stripe's memory is
-  // free, if the budget is used up; at most one slice. True: call again.
-  absl::StatusOr<bool> Demote();
+  // Writes rows to the cold tier until a fiftieth of the stripe's memory, and
+  // `room` rows, are free, if the budget is used up; at most one slice. True: call again.
+  absl::StatusOr<bool> Demote(int64_t room = 0);
   // Looks at the next `slots` rows and evicts what is expired, of too small a
   // norm, or, for up to `surplus` rows, seldom seen.
   absl::Status Sweep(int64_t slots, int64_t surplus);

@@ -12,6 +12,7 @@ namespace {
 
 constexpr int64_t kDemoteMax = 512;      // Rows of one write-back.
 constexpr int64_t kFreePart = 50;        // One in so many rows is kept free for newcomers.
+constexpr int64_t kRoomPart = 16;        // And up to one in so many for rows to be read.
 constexpr size_t kSample = 8;            // The least frequent one of so many rows leaves memory.
 constexpr int64_t kAgeTurns = 4;         // Rows age each time so many times the rows have left.
 constexpr uint32_t kClean = kRowInCold;  // Of kRowInCold and kRowDirty: nothing to write.
@@ -94,13 +95,17 @@ void TableStripe::AwaitWritten() {
       +[](bool* writing) { return !*writing; }, &writing_));
 }
 
-absl::StatusOr<bool> TableStripe::Demote() {
+absl::StatusOr<bool> TableStripe::Demote(int64_t room) {
   absl::MutexLock lock(&mu_);
-  auto short_of_room = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    return Room() < rows_.slots() / kFreePart &&
+  // Not all of the ids may turn out to have rows: what they do not need stays free.
+  const int64_t wanted = std::max<int64_t>(std::min<int64_t>(room, rows_.slots() / kRoomPart),
+                                           rows_.slots() / kFreePart);
+  auto short_of_room = [this, wanted]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return Room() < wanted &&
            core_.bytes + std::max(rows_.growth_bytes(), index_.growth_bytes()) > core_.budget;
   };
   if (!short_of_room()) return false;
+  if (room > 0) core_.demote_due.store(true, std::memory_order_relaxed);
   RETURN_IF_ERROR(DemoteSlice());
   return short_of_room();
 }
