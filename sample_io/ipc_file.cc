@@ -138,7 +138,7 @@ class IpcFile : public SampleFile {
                                     reader->num_record_batches(), " by the footer");
     }
     batches_ = std::move(found.batches);
-    if (!has_dictionary_) return CountRows(input);
+    if (plain_field_ >= 0) return CountRows(input);
     for (int i = 0; i < reader->num_record_batches(); ++i) {
       ARROW_ASSIGN_OR_RAISE(auto batch, reader->ReadRecordBatch(i));
       part_rows_.push_back(batch->num_rows());
@@ -157,27 +157,33 @@ class IpcFile : public SampleFile {
       return arrow::Status::Invalid("the stream has no end mark: it was cut short");
     }
     batches_ = std::move(found.batches);
-    return has_dictionary_ ? CountRowsInTurn(input) : CountRows(input);
+    return plain_field_ >= 0 ? CountRows(input) : CountRowsInTurn(input);
   }
 
   arrow::Status TakeSchema(std::shared_ptr<arrow::Schema> schema) {
     schema_ = std::move(schema);
-    for (const auto& field : schema_->fields()) {
-      has_dictionary_ = has_dictionary_ || HasDictionary(*field->type());
+    for (int i = schema_->num_fields(); i-- > 0;) {
+      if (HasDictionary(*schema_->field(i)->type())) {
+        has_dictionary_ = true;
+      } else {
+        plain_field_ = i;
+      }
     }
     if (schema_->num_fields() > 0) return arrow::Status::OK();
     return arrow::Status::Invalid("there is no column");
   }
 
+  // By a column that can be read without the others: a batch that is beyond the budget is refused
+  // before any of it is in memory.
   arrow::Status CountRows(const Input& input) {
     for (const IpcBatch& at : batches_) {
-      ARROW_ASSIGN_OR_RAISE(auto batch, ReadAlone(input, at, {0}));
+      ARROW_ASSIGN_OR_RAISE(auto batch, ReadAlone(input, at, {plain_field_}));
       part_rows_.push_back(batch->num_rows());
     }
     return arrow::Status::OK();
   }
 
-  // By reading batches one after the other, as their dictionaries ask for.
+  // Where every column has a dictionary: by reading batches one after the other.
   arrow::Status CountRowsInTurn(const Input& input) {
     ARROW_RETURN_NOT_OK(input->Seek(0));
     ARROW_ASSIGN_OR_RAISE(auto reader,
@@ -197,7 +203,7 @@ class IpcFile : public SampleFile {
     return reader->ReadRecordBatch(part);
   }
 
-  // Of a batch that needs no dictionary: the bytes of these columns alone.
+  // The bytes of these columns alone, of which none has a dictionary.
   BatchResult ReadAlone(const Input& input, const IpcBatch& at,
                         const std::vector<int>& wanted) const {
     arrow::ipc::DictionaryMemo memo;
@@ -242,6 +248,7 @@ class IpcFile : public SampleFile {
   std::shared_ptr<arrow::Schema> schema_;
   bool is_stream_ = false;
   bool has_dictionary_ = false;
+  int plain_field_ = -1;  // The first that has none; -1: all have.
 };
 
 }  // namespace

@@ -154,5 +154,37 @@ TEST(IpcMemoryOfStreamTest, ABatchThatMustBeReadWholeIsRefusedBeyondTheBudget) {
               HasSubstr(path + ": record batch 1 takes 1 MiB and can only be read whole"));
 }
 
+// A label, which needs no dictionary, tells the rows of a batch.
+TEST(IpcMemoryOfStreamTest, ABatchBeyondTheBudgetIsRefusedWithoutBeingRead) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer's own memory hides what is measured";
+  constexpr int64_t kRows = 500'000;
+  constexpr int kColumns = 40;  // 80 MB of indices in one batch.
+  for (const std::string name : {"/huge.arrow", "/huge.arrows"}) {
+    const std::string path = FreshDir() + name;
+    InAnotherProcess([&] {
+      arrow::StringDictionaryBuilder word;
+      arrow::Int8Builder label;
+      for (int64_t i = 0; i < kRows; ++i) {
+        Check(word.Append(i % 2 == 0 ? "even" : "odd"));
+        Check(label.Append(i % 2));
+      }
+      const std::shared_ptr<arrow::Array> words = *word.Finish();
+      arrow::FieldVector fields;
+      arrow::ArrayVector arrays(kColumns, words);
+      for (int c = 0; c < kColumns; ++c) {
+        fields.push_back(arrow::field(absl::StrCat("w", c), words->type()));
+      }
+      fields.push_back(arrow::field("label", arrow::int8()));
+      arrays.push_back(*label.Finish());
+      Write(path, {arrow::RecordBatch::Make(arrow::schema(fields), kRows, arrays)});
+    });
+    const MemoryGrowth growth;
+    const auto source = SampleSource::Open({path}, {.read_memory = 32 << 20});
+    EXPECT_EQ(source.status().code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(source.status().message()), HasSubstr("can only be read whole"));
+    EXPECT_LE(growth.most(), 8 << 20);
+  }
+}
+
 }  // namespace
 }  // namespace starling
