@@ -20,6 +20,15 @@ void ExpectNear(const std::vector<float>& got, const std::vector<float>& want, c
   }
 }
 
+void ExpectNear(const TrainResult& got, const TrainResult& want) {
+  EXPECT_NEAR(got.loss, want.loss, 1e-6);
+  ExpectNear(got.scores, want.scores, "scores");
+  ExpectNear(got.param_grads, want.param_grads, "parameter gradients");
+  for (size_t t = 0; t < want.row_grads.size(); ++t) {
+    ExpectNear(got.row_grads[t], want.row_grads[t], "row gradients");
+  }
+}
+
 class SharedProductTest : public testing::TestWithParam<const char*> {};
 
 TEST_P(SharedProductTest, StepIsThePlainOne) {
@@ -32,12 +41,7 @@ TEST_P(SharedProductTest, StepIsThePlainOne) {
     auto want = RunTrain(*plain, world, params), got = RunTrain(*shared, world, params, 5, &pool);
     ASSERT_TRUE(want.ok() && got.ok());
     EXPECT_NE(got->param_grads, want->param_grads) << "nothing was shared";
-    EXPECT_NEAR(got->loss, want->loss, 1e-6);
-    ExpectNear(got->scores, want->scores, "scores");
-    ExpectNear(got->param_grads, want->param_grads, "parameter gradients");
-    for (size_t t = 0; t < world.rows.size(); ++t) {
-      ExpectNear(got->row_grads[t], want->row_grads[t], "row gradients");
-    }
+    ExpectNear(*got, *want);
     EXPECT_EQ(RunScore(*shared, world.batch, world.rows, params),
               RunScore(*plain, world.batch, world.rows, params));
   }
@@ -65,12 +69,7 @@ TEST_P(RequestsApartTest, StepIsThePlainOne) {
     auto want = RunTrain(*plain, world, params), got = RunTrain(*apart, world, params, 5, &pool);
     ASSERT_TRUE(want.ok() && got.ok());
     EXPECT_NE(got->row_grads, want->row_grads) << "nothing was shared";
-    EXPECT_NEAR(got->loss, want->loss, 1e-6);
-    ExpectNear(got->scores, want->scores, "scores");
-    ExpectNear(got->param_grads, want->param_grads, "parameter gradients");
-    for (size_t t = 0; t < world.rows.size(); ++t) {
-      ExpectNear(got->row_grads[t], want->row_grads[t], "row gradients");
-    }
+    ExpectNear(*got, *want);
   }
 }
 

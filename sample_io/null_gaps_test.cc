@@ -12,7 +12,9 @@ namespace {
 class NullGapsTest : public testing::TestWithParam<GapCode> {
  protected:
   void SetUp() override {
-    if (GetParam() == GapCode::kAvx512 && BestGapCode() != GapCode::kAvx512) GTEST_SKIP();
+    if (GetParam() == GapCode::kAvx512 && BestGapCode() != GapCode::kAvx512) {
+      GTEST_SKIP() << "no AVX-512 here";
+    }
   }
   template <typename Check>
   void ForAll(const Check& check) {
