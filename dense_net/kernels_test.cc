@@ -100,5 +100,32 @@ TEST(Kernels, InstructionSetsAgree) {
   }
 }
 
+TEST(Kernels, InstructionSetsAgreeOnFm) {
+  constexpr int kRows = 7, kSlots = 3;
+  for (const int dim : {7, 8, 16}) {  // In memory, and in registers.
+    const int width = kSlots * dim;
+    std::vector<float> x(kRows * width), g(kRows);
+    for (int i = 0; i < kRows * width; ++i) x[i] = static_cast<float>(RandomNormal(1, i));
+    for (int i = 0; i < kRows; ++i) g[i] = static_cast<float>(RandomNormal(2, i));
+    const uint32_t to[kRows] = {3, 1, 6, 99, 0, 2, 5};
+    auto run = [&](const FieldKernels& k) {
+      std::vector<float> sums(kRows * 2 * dim, 0.25f), y(kRows), out(2 * kRows * width, 0.25f);
+      k.fm_sums(kRows, kSlots, dim, {x.data(), width}, sums.data(), true);
+      k.fm(kRows, dim, sums.data(), y.data());
+      k.fm_backward(kRows, kSlots, dim, {x.data(), width}, sums.data(), g.data(),
+                    {out.data(), width}, false);
+      k.fm_shared_backward(kRows, kSlots, dim, {x.data(), width}, sums.data(), to, 99,
+                           {out.data() + kRows * width, width});
+      for (const std::vector<float>& more : {sums, y}) {
+        out.insert(out.end(), more.begin(), more.end());
+      }
+      return out;
+    };
+    for (const Device* device : CpuDevices()) {
+      EXPECT_EQ(run(device->fields()), run(CpuDevices()[0]->fields())) << device->name() << dim;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace starling
