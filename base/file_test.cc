@@ -1,22 +1,20 @@
 #include "base/file.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include "base/crc32c.h"
 #include "base/file_set.h"
 #include "base/metrics.h"
 #include "base/optimizer.pb.h"
 #include "base/status.h"
+#include "base/test_root.h"
 
 namespace starling {
 namespace {
 
 class FileTest : public testing::Test {
  protected:
-  FileTest() : dir_(absl::StrCat(testing::TempDir(), "/file_test.", getpid())) {
-    EXPECT_TRUE(MakeDirs(dir_).ok());
-  }
+  FileTest() : dir_(JoinPath(TestRoot(), "files")) { EXPECT_TRUE(MakeDirs(dir_).ok()); }
   ~FileTest() override {
     SetFileFault(nullptr);
     EXPECT_TRUE(RemoveAll(dir_).ok());

@@ -9,6 +9,7 @@
 #include "absl/time/clock.h"
 #include "base/file.h"
 #include "base/metrics.h"
+#include "base/test_root.h"
 #include "base/thread_pool.h"
 
 namespace starling {
@@ -90,7 +91,7 @@ TEST(Stages, PrometheusHasThem) {
 }
 
 TEST(Trace, HasOneLaneAThread) {
-  const std::string path = testing::TempDir() + "/trace.json";
+  const std::string path = JoinPath(TestRoot(), "trace.json");
   StartTrace();
   std::thread other([] {
     NameThread("other");

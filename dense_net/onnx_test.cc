@@ -1,7 +1,6 @@
 // The ONNX form of every model gives the network's own scores, run by onnxruntime.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -10,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "base/test_root.h"
 #include "dense_net/losses.h"
 #include "dense_net/models.h"
 #include "dense_net/onnx_export.h"
@@ -136,8 +136,7 @@ void WriteCase(const std::string& model, const std::filesystem::path& stem) {
 }
 
 std::filesystem::path EmptyDir(const std::string& name) {
-  const std::filesystem::path dir =
-      std::filesystem::path(testing::TempDir()) / absl::StrCat(name, ".", getpid());
+  const std::filesystem::path dir = std::filesystem::path(TestRoot()) / name;
   std::filesystem::remove_all(dir);
   std::filesystem::create_directories(dir);
   return dir;

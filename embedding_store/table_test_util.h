@@ -2,7 +2,6 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <functional>
@@ -12,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/test_root.h"
 #include "embedding_store/embedding_table.h"
 
 #define ASSERT_OK(expr)                                \
@@ -44,7 +44,7 @@ class TestDir {
  public:
   TestDir() {
     static int made = 0;
-    path_ = absl::StrCat(testing::TempDir(), "/starling_store_", ::getpid(), "_", made++);
+    path_ = JoinPath(TestRoot(), absl::StrCat("store", made++));
     EXPECT_TRUE(MakeDirs(path_).ok());
   }
   ~TestDir() { RemoveAll(path_).IgnoreError(); }

@@ -2,8 +2,6 @@
 // batch order, and the whole content of a store as comparable values.
 #pragma once
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -16,6 +14,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/random.h"
+#include "base/test_root.h"
 #include "gtest/gtest.h"
 #include "ps/parameter_client.h"
 #include "ps/parameter_store.h"
@@ -25,8 +24,7 @@ namespace starling {
 // A fresh path under the test's own directory.
 inline std::string TestPath(const std::string& name) {
   const testing::TestInfo* test = testing::UnitTest::GetInstance()->current_test_info();
-  std::string path =
-      absl::StrCat(testing::TempDir(), "/ps_", getpid(), "_", test->name(), "_", name);
+  std::string path = JoinPath(TestRoot(), absl::StrCat(test->name(), "_", name));
   EXPECT_TRUE(RemoveAll(path).ok());
   return path;
 }

@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "absl/strings/str_cat.h"
+
 namespace starling {
 namespace {
 
@@ -78,7 +80,7 @@ TEST(ExpressionTest, ErrorsNameTheCharacter) {
 }
 
 TEST(ExpressionTest, DepthIsBounded) {
-  const std::string deep = std::string(1000, '(') + "a" + std::string(1000, ')');
+  const std::string deep = absl::StrCat(std::string(1000, '('), "a", std::string(1000, ')'));
   EXPECT_EQ(Expression::Parse(deep).status().code(), absl::StatusCode::kInvalidArgument);
   std::string right = "a";
   for (int i = 0; i < 60; ++i) right = "a - (" + right + ")";

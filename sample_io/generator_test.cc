@@ -4,7 +4,6 @@
 #include <arrow/io/file.h>
 #include <gtest/gtest.h>
 #include <parquet/arrow/reader.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -13,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
+#include "base/test_root.h"
 #include "sample_io/planted_model.h"
 #include "sample_io/planted_slots.h"
 
@@ -22,8 +22,7 @@ namespace {
 class GeneratorTest : public testing::Test {
  protected:
   void SetUp() override {
-    dir_ = absl::StrCat(testing::TempDir(), "/generator_test_", getpid());
-    ASSERT_TRUE(RemoveAll(dir_).ok());
+    dir_ = JoinPath(TestRoot(), "generated");
     ASSERT_TRUE(MakeDirs(dir_).ok());
   }
   void TearDown() override {
@@ -208,7 +207,7 @@ constexpr char kLaws[] =
 TEST_F(GeneratorTest, TheCriteoShapeHasTheUniqueSharesOfALogAndNothingNull) {
   GeneratorOptions options = Options("a");
   options.shape = DataShape::kCriteo;
-  options.laws = testing::TempDir() + "/laws.txt";
+  options.laws = JoinPath(dir_, "laws.txt");
   ASSERT_TRUE(WriteFileAtomically(options.laws, kLaws).ok());
   options.rows = 5 * PlantedModel::kLawBatch;
   options.days = 1;
@@ -248,7 +247,7 @@ TEST_F(GeneratorTest, TheCriteoShapeHasTheUniqueSharesOfALogAndNothingNull) {
 TEST_F(GeneratorTest, LawsThatAreNoneAreRefusedByLine) {
   GeneratorOptions options = Options("a");
   options.shape = DataShape::kCriteo;
-  options.laws = testing::TempDir() + "/bad_laws.txt";
+  options.laws = JoinPath(dir_, "bad_laws.txt");
   for (const auto& [text, line] : std::vector<std::pair<std::string, std::string>>{
            {"0.1 1.2\n0.1 one\n", ":2:"},
            {"1.5 1.2\n", ":1:"},

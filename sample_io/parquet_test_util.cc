@@ -7,11 +7,12 @@
 #include <arrow/util/compression.h>
 #include <gtest/gtest.h>
 #include <parquet/arrow/writer.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+
+#include "base/test_root.h"
 
 namespace starling {
 
@@ -49,7 +50,7 @@ std::string FreshDir() {
   const auto* info = testing::UnitTest::GetInstance()->current_test_info();
   std::string name = std::string(info->test_suite_name()) + "." + info->name();
   for (char& c : name) c = c == '/' ? '_' : c;
-  auto path = std::filesystem::path(testing::TempDir()) / (name + "." + std::to_string(getpid()));
+  auto path = std::filesystem::path(TestRoot()) / name;
   std::filesystem::remove_all(path);
   std::filesystem::create_directories(path);
   return path.string();

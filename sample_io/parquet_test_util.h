@@ -29,7 +29,7 @@ struct TestFileOptions {
 void WriteParquet(const std::string& path, const arrow::Table& table,
                   const TestFileOptions& options = {});
 
-// An empty directory of this process and test, below testing::TempDir().
+// An empty directory of this process and test.
 std::string FreshDir();
 void WriteText(const std::string& path, const std::string& text);
 std::string ReadText(const std::string& path);

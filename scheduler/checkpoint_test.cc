@@ -1,17 +1,17 @@
 #include "scheduler/checkpoint.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "base/status.h"
+#include "base/test_root.h"
 
 namespace starling {
 namespace {
 
 class CheckpointTest : public testing::Test {
  protected:
-  CheckpointTest() : root_(absl::StrCat(testing::TempDir(), "/checkpoint_test.", getpid())) {}
+  CheckpointTest() : root_(JoinPath(TestRoot(), "checkpoints")) {}
   ~CheckpointTest() override {
     SetFileFault(nullptr);
     EXPECT_TRUE(RemoveAll(root_).ok());

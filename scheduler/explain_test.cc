@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
+#include "base/test_root.h"
 #include "scheduler/run_record.h"
 
 namespace starling {
@@ -105,7 +106,7 @@ TEST(Explain, SmallBatchesLeaveCoresIdle) {
 }
 
 TEST(RunRecord, IsReadAsWritten) {
-  const std::string dir = testing::TempDir() + "/run_record";
+  const std::string dir = JoinPath(TestRoot(), "run_record");
   ASSERT_TRUE(MakeDirs(dir).ok());
   ASSERT_TRUE(WriteRunRecord(GoodRun(), dir).ok());
   auto read = ReadRunRecord(dir);

@@ -4,10 +4,10 @@
 #include <google/protobuf/text_format.h>
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
+#include "base/test_root.h"
 #include "dense_net/forward.h"
 #include "scheduler/worker.h"
 
@@ -243,7 +243,7 @@ TEST(PlanTest, AnOverridesErrorNamesTheOverride) {
 }
 
 TEST(PlanTest, LoadPlanReadsAFileAndNamesIt) {
-  std::string path = absl::StrCat(testing::TempDir(), "/plan_test_", getpid(), ".yaml");
+  std::string path = JoinPath(TestRoot(), "plan.yaml");
   ASSERT_TRUE(WriteFileAtomically(path, kJob).ok());
   SourceMap map;
   auto plan = LoadPlan(path, {"name=ads"}, &map);
@@ -251,7 +251,6 @@ TEST(PlanTest, LoadPlanReadsAFileAndNamesIt) {
   EXPECT_EQ(plan->job.name(), "ads");
   EXPECT_EQ(map.At("data.label[0]"), absl::StrCat(path, ":2:56"));
   EXPECT_EQ(LoadPlan(path + ".none", {}, &map).status().code(), absl::StatusCode::kNotFound);
-  unlink(path.c_str());
 }
 
 class FakeSource : public SampleSource {

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <map>
@@ -14,6 +13,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/random.h"
+#include "base/test_root.h"
 #include "dense_net/forward.h"
 #include "serving/bundle.h"
 
@@ -22,7 +22,7 @@ namespace starling {
 constexpr int kTestKnownIds = 100;  // user 0..99, "item0".."item99", "tag0".."tag99" have rows.
 
 inline std::string TestDir(const std::string& name) {
-  std::string dir = JoinPath(testing::TempDir(), absl::StrCat("serving_", ::getpid(), "_", name));
+  std::string dir = JoinPath(TestRoot(), name);
   EXPECT_TRUE(RemoveAll(dir).ok());
   return dir;
 }
