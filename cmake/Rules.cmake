@@ -86,8 +86,13 @@ function(starling_test name)
   starling_precompile(${name} starling_test_pch)
   if(STARLING_SANITIZE MATCHES "thread")
     target_sources(${name} PRIVATE ${CMAKE_SOURCE_DIR}/cmake/tsan_hooks.cc)
-    foreach(call 4LockEv 6UnlockEv 10ReaderLockEv 12ReaderUnlockEv 5AwaitERKNS0_9ConditionE)
-      target_link_options(${name} PRIVATE -Wl,--wrap=_ZN4absl7debian35Mutex${call})
+    foreach(call N4absl7debian35Mutex4LockEv N4absl7debian35Mutex6UnlockEv
+                 N4absl7debian35Mutex10ReaderLockEv N4absl7debian35Mutex12ReaderUnlockEv
+                 N4absl7debian35Mutex5AwaitERKNS0_9ConditionE
+                 N4absl7debian35Mutex16AwaitWithTimeoutERKNS0_9ConditionENS0_8DurationE
+                 N4absl7debian37CondVar4WaitEPNS0_5MutexE N4absl7debian312Notification6NotifyEv
+                 NK4absl7debian312Notification19WaitForNotificationEv)
+      target_link_options(${name} PRIVATE -Wl,--wrap=_Z${call})
     endforeach()
   endif()
   foreach(label fast concurrent)
