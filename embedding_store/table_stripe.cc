@@ -292,7 +292,11 @@ void TableStripe::StepOthers(float lr_scale) {
 void TableStripe::ExpectRows(int64_t rows) {
   absl::MutexLock lock(&mu_);
   // Less than all: a stripe has not exactly its part, and the index needs room too.
-  rows_.ExpectRows(std::min(rows - rows / 16, core_.share * 3 / 4 / rows_.stride()));
+  const int64_t expected = std::min(rows - rows / 16, core_.share * 3 / 4 / rows_.stride());
+  rows_.ExpectRows(expected);
+  if (rows_.slots() > 0) return;
+  // Now, while there is no row to enter anew.
+  while (index_.room() < expected && GrowIndex()) continue;
 }
 
 absl::Status TableStripe::Put(const RowRecord& record) {
