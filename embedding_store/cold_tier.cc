@@ -55,6 +55,12 @@ uint64_t IdOf(const rocksdb::Slice& key) {
 
 int64_t CacheBytes(int64_t memory_bytes) { return memory_bytes * 5 / 8; }
 
+// Of one part of an index or a filter. The fewer parts, the less is searched to find
+// the one that tells about a row; but the cache must hold many of them.
+int64_t PartBytes(int64_t memory_bytes) {
+  return std::clamp<int64_t>(CacheBytes(memory_bytes) / 128, 4 << 10, 32 << 10);
+}
+
 // By this thread, so far: what the page cache answers does not count.
 constexpr int64_t kDiskBlockBytes = 512;
 int64_t DiskBlocksRead() {
@@ -148,7 +154,7 @@ rocksdb::Options MakeOptions(int64_t memory_bytes, std::shared_ptr<rocksdb::Cach
   // and only what finds these stays.
   table.index_type = rocksdb::BlockBasedTableOptions::kTwoLevelIndexSearch;
   table.partition_filters = true;
-  table.metadata_block_size = 4096;
+  table.metadata_block_size = PartBytes(memory_bytes);
   table.pin_top_level_index_and_filter = true;
   table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(10, false));
   rocksdb::Options options;
@@ -326,7 +332,8 @@ absl::Status ColdTier::Delete(std::span<const uint64_t> ids) {
 // What the readers hold at a time is in the block cache: half of it, at most.
 ThreadPool* ColdTier::Readers() const {
   std::call_once(readers_once_, [this] {
-    const int64_t held = kReadRows * kBlockBytes;
+    // The rows' blocks, and a part of an index and of a filter.
+    const int64_t held = kReadRows * kBlockBytes + 2 * PartBytes(options_.memory_bytes);
     readers_ = std::make_unique<ThreadPool>(static_cast<int>(
         std::clamp<int64_t>(CacheBytes(options_.memory_bytes) / 2 / held, 1, kReadersMax)));
   });

@@ -17,10 +17,10 @@ constexpr int kCall = 500;              // Ids.
 
 class ColdTierTest : public testing::Test {
  protected:
-  std::unique_ptr<EmbeddingTable> Open(TableOptions::Tier tier) {
+  std::unique_ptr<EmbeddingTable> Open(TableOptions::Tier tier, int64_t memory = kMemory) {
     TableSpec spec = MakeSpec("sgd");
     spec.mutable_options()->set_tier(tier);
-    if (tier == TableOptions::ROCKSDB) spec.mutable_options()->set_memory(kMemory);
+    if (tier == TableOptions::ROCKSDB) spec.mutable_options()->set_memory(memory);
     auto table = EmbeddingTable::Open(spec, {.scratch_dir = dir_.File("scratch")});
     EXPECT_TRUE(table.ok()) << table.status();
     return *std::move(table);
@@ -72,6 +72,26 @@ TEST_F(ColdTierTest, RowsAreTheSameFromMemoryPageCacheAndDisk) {
     EXPECT_LE(table->stats().bytes_memory, kMemory);
   }
   EXPECT_GT(ColdAmong(*table, ids), kRows / 2);
+}
+
+// RocksDB's indexes and filters are cut into larger parts the more memory there is.
+TEST_F(ColdTierTest, RowsOfALargerTableAreTheSameFromTheColdTier) {
+  constexpr int kRows = 300'000, kStep = 10'000;
+  constexpr int64_t kLarger = 8 << 20;
+  auto table = Open(TableOptions::ROCKSDB, kLarger), memory = Open(TableOptions::MEMORY);
+  for (int i = 0; i < kRows; i += kStep) {
+    const std::vector<uint64_t> ids = MakeIds(i, kStep);
+    Train(table.get(), ids);
+    Train(memory.get(), ids);
+  }
+  ForgetPages();
+  const std::vector<uint64_t> ids = MakeIds(0, kRows + 100);  // Some of them are nowhere.
+  std::vector<float> expected(ids.size() * memory->width()), got(expected.size());
+  ASSERT_OK(memory->Lookup(ids, expected));
+  ASSERT_OK(table->Lookup(ids, got));
+  EXPECT_EQ(got, expected);
+  EXPECT_LE(table->stats().bytes_memory, kLarger);
+  EXPECT_GT(table->stats().rows_cold, kRows / 4);
 }
 
 TEST_F(ColdTierTest, WhatIsSeenOftenStaysAndLeavesWhenItIsSeenNoMore) {
