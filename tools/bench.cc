@@ -36,7 +36,9 @@ absl::Status Run(const VerbCall& call) {
         absl::StrCat("name one benchmark: ", absl::StrJoin(names, ", ")));
   }
   const std::pair<const char*, std::vector<std::string>> flags[] = {
-      {"only", {"train", "store", "read"}}, {"table_rows", {"store"}}, {"peer", {"read"}}};
+      {"only", {"train", "store", "read", "checkpoint"}},
+      {"table_rows", {"store", "checkpoint"}},
+      {"peer", {"read"}}};
   for (const auto& [flag, of] : flags) {
     const bool taken = std::find(of.begin(), of.end(), call.args[0]) != of.end();
     if (!taken && !gflags::GetCommandLineFlagInfoOrDie(flag).is_default) {

@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
+#include <set>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "base/big_memory.h"
 #include "base/file.h"
 #include "base/random.h"
 #include "base/status.h"
@@ -17,6 +19,10 @@
 #include "scheduler/checkpointer.h"
 #include "scheduler/trainer.h"
 #include "tools/bench.h"
+#include "tools/bench_store.h"
+#include "tools/flags.h"
+
+DECLARE_int64(table_rows);
 
 namespace starling {
 namespace {
@@ -56,6 +62,17 @@ void DropFromCache(const Checkpoint& checkpoint) {
   }
 }
 
+// How long it takes to get so much memory from the machine, by all threads.
+double FreshMemorySeconds(int64_t bytes, ThreadPool* pool) {
+  constexpr int64_t kPart = 2 << 20, kPage = 4096;
+  const std::unique_ptr<char, FreeBig> memory(static_cast<char*>(AllocateBig(bytes)));
+  const double start = Now();
+  pool->ParallelFor(static_cast<int>(bytes / kPart), [&](int part) {
+    for (int64_t at = 0; at < kPart; at += kPage) memory.get()[part * kPart + at] = 1;
+  });
+  return Now() - start;
+}
+
 // Notes the longest call of the client behind it.
 class TimedClient final : public ParameterClient {
  public:
@@ -92,11 +109,12 @@ class CheckpointBench {
  public:
   CheckpointBench(const std::string& dir, bool quick) : dir_(dir), quick_(quick), pool_(0) {}
 
-  absl::Status Run() {
+  absl::Status Run(const std::set<std::string>& cases) {
     RETURN_IF_ERROR(Open());
-    RETURN_IF_ERROR(Cost());
-    RETURN_IF_ERROR(Increments());
-    return Restore();
+    if (cases.contains("cost")) RETURN_IF_ERROR(Cost());
+    if (cases.contains("increments")) RETURN_IF_ERROR(Increments());
+    if (cases.contains("restore")) RETURN_IF_ERROR(Restore());
+    return absl::OkStatus();
   }
 
  private:
@@ -119,8 +137,11 @@ class CheckpointBench {
     client_ = std::make_unique<TimedClient>(&model_->client());
     pipeline_ = std::make_unique<StepPipeline>(&model_->network(), client_.get(), &pool_,
                                                PipelineOptions());
-    RETURN_IF_ERROR(AddRows(quick_ ? 200'000 : 4'000'000));
-    return Train(0, nullptr).status();  // The data's own rows are made here.
+    const int64_t rows = quick_ ? 200'000 : 4'000'000;
+    RETURN_IF_ERROR(AddRows(FLAGS_table_rows == 0 ? rows : FLAGS_table_rows));
+    RETURN_IF_ERROR(Train(0, nullptr).status());  // The data's own rows are made here.
+    rows_ = static_cast<double>(model_->store().table(0).rows());
+    return absl::OkStatus();
   }
 
   absl::StatusOr<std::unique_ptr<LocalModel>> NewModel(const std::string& scratch) {
@@ -202,7 +223,6 @@ class CheckpointBench {
   absl::Status Cost() {
     Checkpointer checkpointer({JoinPath(dir_, "full"), 1, plan_.job.train().checkpoint().pace()},
                               &model_->store());
-    rows_ = static_cast<double>(model_->store().table(0).rows());
     BenchResult rate{"checkpoint.throughput",
                      absl::StrCat(Case(), ", while a full checkpoint is written"),
                      "samples/s",
@@ -264,6 +284,10 @@ class CheckpointBench {
   }
 
   absl::Status Restore() {
+    const std::string dir = JoinPath(dir_, "restored");
+    Checkpointer checkpointer({dir, 1, 0}, &model_->store());
+    RETURN_IF_ERROR(Begin(&checkpointer));
+    RETURN_IF_ERROR(checkpointer.Wait());
     BenchResult rate{"checkpoint.restore",
                      absl::StrCat(Case(), ", verified and loaded, ", pool_.threads(), " threads"),
                      "bytes/s",
@@ -271,9 +295,9 @@ class CheckpointBench {
                      {},
                      {},
                      1};
-    std::vector<double> rows_per_s;
+    std::vector<double> rows_per_s, load_s, disk_s, memory_s;
     for (int i = 0; i < (quick_ ? 2 : 5); ++i) {
-      ASSIGN_OR_RETURN(Checkpoint checkpoint, LatestCheckpoint(JoinPath(dir_, "full")));
+      ASSIGN_OR_RETURN(Checkpoint checkpoint, LatestCheckpoint(dir));
       const auto bytes = static_cast<double>(BytesOf(checkpoint.chain.back().files));
       DropFromCache(checkpoint);
       double start = Now();
@@ -281,18 +305,27 @@ class CheckpointBench {
         RETURN_IF_ERROR(
             ReadFileInPieces(JoinPath(checkpoint.dir, file.name), [](absl::string_view) {}));
       }
-      rate.reference_values.push_back(bytes / (Now() - start));
+      disk_s.push_back(Now() - start);
+      rate.reference_values.push_back(bytes / disk_s.back());
       DropFromCache(checkpoint);
+      const int64_t resident = ResidentBytes();
       start = Now();
       ASSIGN_OR_RETURN(std::unique_ptr<LocalModel> model, NewModel("scratch2"));
-      ASSIGN_OR_RETURN(checkpoint, LatestCheckpoint(JoinPath(dir_, "full")));
+      ASSIGN_OR_RETURN(checkpoint, LatestCheckpoint(dir));
       RETURN_IF_ERROR(model->Load(checkpoint));
-      const double took = Now() - start;
-      rate.values.push_back(bytes / took);
-      rows_per_s.push_back(static_cast<double>(model->store().table(0).rows()) / took);
+      load_s.push_back(Now() - start);
+      rate.values.push_back(bytes / load_s.back());
+      rows_per_s.push_back(static_cast<double>(model->store().table(0).rows()) / load_s.back());
+      const int64_t taken = std::max<int64_t>(0, ResidentBytes() - resident);
+      model.reset();
+      memory_s.push_back(FreshMemorySeconds(taken, &pool_));
     }
     Report(rate);
-    ReportFigures("checkpoint.restore.rows", rate.what, {{"rows_per_s", Median(rows_per_s)}});
+    ReportFigures("checkpoint.restore.parts", rate.what,
+                  {{"rows_per_s", Median(rows_per_s)},
+                   {"seconds", Median(load_s)},
+                   {"seconds_reading_the_files", Median(disk_s)},
+                   {"seconds_getting_as_much_memory", Median(memory_s)}});
     return absl::OkStatus();
   }
 
@@ -314,10 +347,15 @@ class CheckpointBench {
 }  // namespace
 
 absl::Status BenchCheckpoint(bool quick) {
+  ASSIGN_OR_RETURN(std::set<std::string> cases,
+                   CasesAsked("checkpoint", {"cost", "increments", "restore"}));
+  if (FLAGS_table_rows < 0 || FLAGS_table_rows > 26'000'000) {
+    return absl::InvalidArgumentError("--table_rows: from 1 to 26000000");
+  }
   std::string dir = absl::StrCat(std::filesystem::temp_directory_path().string(),
                                  "/starling-bench-checkpoint.", getpid());
   RETURN_IF_ERROR(MakeDirs(dir));
-  absl::Status status = CheckpointBench(dir, quick).Run();
+  absl::Status status = CheckpointBench(dir, quick).Run(cases);
   RemoveAll(dir).IgnoreError();
   return status;
 }

@@ -17,8 +17,10 @@
 #include "tools/bench_store_cold.h"
 #include "tools/flags.h"
 
-DEFINE_int64(table_rows, 0,
-             "bench store: rows of the table; default: 20 million, with --quick 200,000");
+DEFINE_int64(
+    table_rows, 0,
+    "bench store, checkpoint: rows of the table, or rows beyond those of the data; default: "
+    "20 and 4 million, with --quick 200,000");
 
 namespace starling {
 namespace {
