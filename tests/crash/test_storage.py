@@ -134,7 +134,7 @@ def test_inspect_verify_reads_every_byte(trained):
 def small_disk(tmp_path):
     mount = tmp_path / "small"
     mount.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(mount)], capture_output=True, check=False).returncode:
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(mount)], capture_output=True, check=False).returncode:
         pytest.skip("needs the right to mount a tmpfs")
     yield mount
     subprocess.run(["umount", "-l", str(mount)], check=True)
