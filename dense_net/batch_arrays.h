@@ -15,7 +15,8 @@ struct SlotArrays {
 };
 struct TableArrays {
   const uint32_t* occurrence_offsets = nullptr;
-  const Occurrence* occurrences = nullptr;
+  const uint32_t* occurrences = nullptr;      // Their codes,
+  const float* occurrence_weights = nullptr;  // and weights. Null: all 1.
   std::vector<SlotArrays> slots;
 };
 struct BatchArrays {
@@ -37,7 +38,8 @@ void ForArrays(const Batch& batch, BatchArrays* arrays, const Fn& fn) {
     const TableIds& from = batch.tables[t];
     TableArrays& to = arrays->tables[t];
     fn(from.occurrence_offsets, &to.occurrence_offsets);
-    fn(from.occurrences, &to.occurrences);
+    fn(from.occurrences.codes, &to.occurrences);
+    fn(from.occurrences.weights, &to.occurrence_weights);
     to.slots.resize(from.slots.size());
     for (size_t s = 0; s < from.slots.size(); ++s) {
       fn(from.slots[s].offsets, &to.slots[s].offsets);

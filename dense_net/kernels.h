@@ -33,6 +33,13 @@ struct SlotView {
   int64_t width;
 };
 
+// The occurrences of a table's ids, as Occurrences has them.
+struct OccurrenceView {
+  const uint32_t* codes;
+  const float* weights;  // Null: all 1.
+  int entry_bits;
+};
+
 struct GemmKernels {
   const char* name;
   void (*gemm)(int m, int n, int k, const GemmA& a, const GemmB& b, GemmStart start,
@@ -94,7 +101,7 @@ struct Kernels {
   void (*pool)(const SlotView& slot, int64_t first, int m, int offset, int dim, Real* out,
                int64_t stride);
   // grads (ids, width) = sums over each id's occurrences; offsets has ids + 1.
-  void (*sum_occurrences)(const uint32_t* offsets, const Occurrence* occurrences, int ids,
+  void (*sum_occurrences)(const uint32_t* offsets, const OccurrenceView& occurrences, int ids,
                           const GradientRoute* routes, int width, Real* grads);
   void (*sigmoid)(int64_t n, const Real* x, Real* y);
   void (*sigmoid_backward)(int64_t n, const Real* y, const Real* g, Real* out, bool add);

@@ -273,7 +273,7 @@ struct KernelsOn {
     WithKnown(dim, [&](auto n) { PoolOf(n, slot, first, m, offset, dim, out, stride); });
   }
 
-  static void SumOccurrences(const uint32_t* offsets, const Occurrence* occurrences, int ids,
+  static void SumOccurrences(const uint32_t* offsets, const OccurrenceView& occurrences, int ids,
                              const GradientRoute* routes, int width, Real* grads) {
     WithKnown(width, [&](auto known) {
       SumOccurrencesOf(known, offsets, occurrences, ids, routes, width, grads);
@@ -295,8 +295,8 @@ struct KernelsOn {
   }
   template <int n>
   static void SumOccurrencesOf(Known<n> known, const uint32_t* offsets,
-                               const Occurrence* occurrences, int ids, const GradientRoute* routes,
-                               int width, Real* grads) {
+                               const OccurrenceView& occurrences, int ids,
+                               const GradientRoute* routes, int width, Real* grads) {
     const uint32_t end = Run::kRowsInOrder ? offsets[ids] : 0;  // Where the host may read it.
     Run::Rows(ids, [=] STARLING_HOST_DEVICE(int u) {
       Real* grad = grads + int64_t{u} * width;
@@ -338,28 +338,33 @@ struct KernelsOn {
     });
   }
 
+  STARLING_HOST_DEVICE static Occurrence OccurrenceAt(const OccurrenceView& in, uint32_t at) {
+    const uint32_t code = in.codes[at];
+    return {code >> in.entry_bits, code & ((1u << in.entry_bits) - 1),
+            in.weights == nullptr ? 1.0f : in.weights[at]};
+  }
   STARLING_HOST_DEVICE static const Real* GradientOf(const Occurrence& o,
                                                      const GradientRoute& route) {
     const uint32_t row = route.row_of_entry == nullptr ? o.entry : route.row_of_entry[o.entry];
     return route.embedding + row * route.embedding_stride;
   }
-  STARLING_HOST_DEVICE static void PrefetchGradient(const Occurrence* occurrences, uint32_t at,
+  STARLING_HOST_DEVICE static void PrefetchGradient(const OccurrenceView& occurrences, uint32_t at,
                                                     uint32_t end, const GradientRoute* routes) {
     if (!Run::kRowsInOrder || at + kAhead >= end) return;
-    const Occurrence& next = occurrences[at + kAhead];
+    const Occurrence next = OccurrenceAt(occurrences, at + kAhead);
     const GradientRoute& route = routes[next.slot];
     if (route.embedding != nullptr) Prefetch(GradientOf(next, route), route.embedding_dim);
   }
   // Of an id whose occurrences all have gradients of a whole row of n; else false.
   template <int n>
-  STARLING_HOST_DEVICE static bool SumOf(Known<n>, const Occurrence* occurrences, uint32_t begin,
-                                         uint32_t id_end, uint32_t end, const GradientRoute* routes,
-                                         Real* grad) {
+  STARLING_HOST_DEVICE static bool SumOf(Known<n>, const OccurrenceView& occurrences,
+                                         uint32_t begin, uint32_t id_end, uint32_t end,
+                                         const GradientRoute* routes, Real* grad) {
     if (n == 0) return false;
     Real sum[n > 0 ? n : 1] = {};
     for (uint32_t at = begin; at < id_end; ++at) {
       PrefetchGradient(occurrences, at, end, routes);
-      const Occurrence& o = occurrences[at];
+      const Occurrence o = OccurrenceAt(occurrences, at);
       const GradientRoute& route = routes[o.slot];
       if (route.embedding_dim != n) return false;
       const Real* from = GradientOf(o, route);
@@ -368,13 +373,13 @@ struct KernelsOn {
     for (int d = 0; d < n; ++d) grad[d] = sum[d];
     return true;
   }
-  STARLING_HOST_DEVICE static void SumParts(const Occurrence* occurrences, uint32_t begin,
+  STARLING_HOST_DEVICE static void SumParts(const OccurrenceView& occurrences, uint32_t begin,
                                             uint32_t id_end, uint32_t end,
                                             const GradientRoute* routes, int width, Real* grad) {
     for (int d = 0; d < width; ++d) grad[d] = 0;
     for (uint32_t at = begin; at < id_end; ++at) {
       PrefetchGradient(occurrences, at, end, routes);
-      const Occurrence& o = occurrences[at];
+      const Occurrence o = OccurrenceAt(occurrences, at);
       const GradientRoute& route = routes[o.slot];
       if (route.embedding != nullptr) {
         const Real* from = GradientOf(o, route);

@@ -165,12 +165,15 @@ void SumRowGradients(const Step& step, const GraphSpec& spec, const Graph& graph
     const GradientRoute* routes = space->routes.data() + space->route_offsets[t];
     const int64_t ids = static_cast<int64_t>(table.ids.size());
     const int width = spec.table_width(static_cast<int>(t));
+    const OccurrenceView occurrences = {arrays.tables[t].occurrences,
+                                        arrays.tables[t].occurrence_weights,
+                                        table.occurrences.entry_bits};
     auto sum_chunk = [&](int chunk) {
       device.Enter();
       const int64_t first = chunk * kIdsAtOnce, n = std::min(kIdsAtOnce, ids - first);
-      device.kernels().sum_occurrences(arrays.tables[t].occurrence_offsets + first,
-                                       arrays.tables[t].occurrences, static_cast<int>(n), routes,
-                                       width, row_grads[t].data() + first * width);
+      device.kernels().sum_occurrences(arrays.tables[t].occurrence_offsets + first, occurrences,
+                                       static_cast<int>(n), routes, width,
+                                       row_grads[t].data() + first * width);
     };
     ForAll(pool, static_cast<int>((ids + kIdsAtOnce - 1) / kIdsAtOnce), sum_chunk);
   }

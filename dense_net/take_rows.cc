@@ -37,7 +37,7 @@ void TakeTable(const TableIds& whole, const std::vector<SlotPart>& slots, TableI
   }
   whole_of->clear();
   part->ids.clear();
-  part->occurrences.clear();
+  part->occurrences.Start(whole.slots.size());
   part->occurrence_offsets.assign(1, 0);
   for (uint32_t u = 0; u < whole.ids.size(); ++u) {
     if ((*part_of)[u] == kNoId) continue;
@@ -50,7 +50,7 @@ void TakeTable(const TableIds& whole, const std::vector<SlotPart>& slots, TableI
       const Range& in = position ? slots[occurrence.slot].values : slots[occurrence.slot].entries;
       if (occurrence.entry < in.first || occurrence.entry >= in.end) continue;
       occurrence.entry -= in.first;
-      part->occurrences.push_back(occurrence);
+      part->occurrences.Add(occurrence);
     }
     part->occurrence_offsets.push_back(static_cast<uint32_t>(part->occurrences.size()));
   }

@@ -100,10 +100,10 @@ void LinkOccurrences(Batch* batch) {
         }
       }
     }
-    table.occurrences.clear();
+    table.occurrences.Start(table.slots.size());
     table.occurrence_offsets.assign(1, 0);
     for (const auto& list : by_id) {
-      table.occurrences.insert(table.occurrences.end(), list.begin(), list.end());
+      for (const Occurrence& o : list) table.occurrences.Add(o);
       table.occurrence_offsets.push_back(static_cast<uint32_t>(table.occurrences.size()));
     }
   }

@@ -10,6 +10,9 @@
 // So a pull or push touches each row once and walks the store in its own order.
 #pragma once
 
+#include <algorithm>
+#include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -39,6 +42,37 @@ struct Occurrence {
   float weight;    // Its share in the pooled sum: weight / count for mean, etc.
 };
 
+// Many of them, in four bytes each where all weigh 1: a batch has up to millions, and writing
+// them in the order of ids goes all over the memory that they take.
+struct Occurrences {
+  int entry_bits = 31;  // The lowest of a code, which hold the entry; the slot has the rest.
+  std::vector<uint32_t> codes;  // One an occurrence.
+  std::vector<float> weights;   // Of each; empty: all 1.
+
+  static int EntryBits(size_t slots) {
+    return std::min(31, 32 - static_cast<int>(std::bit_width(slots - (slots > 0))));
+  }
+  // Of one slot, entries or positions.
+  static size_t EntriesMax(size_t slots) { return size_t{1} << EntryBits(slots); }
+
+  // None, of a table with so many slots.
+  void Start(size_t slots) {
+    entry_bits = EntryBits(slots);
+    codes.clear();
+    weights.clear();
+  }
+  void Add(const Occurrence& o) {
+    if (o.weight != 1 && weights.empty()) weights.resize(codes.size(), 1);
+    codes.push_back(o.slot << entry_bits | o.entry);
+    if (!weights.empty() || o.weight != 1) weights.push_back(o.weight);
+  }
+  size_t size() const { return codes.size(); }
+  Occurrence operator[](size_t i) const {
+    return {codes[i] >> entry_bits, codes[i] & ((1u << entry_bits) - 1),
+            weights.empty() ? 1 : weights[i]};
+  }
+};
+
 struct TableIds {
   std::vector<uint64_t> ids;         // (U)
   std::vector<uint32_t> counts;      // (U) occurrences in rows (impressions)
@@ -48,7 +82,7 @@ struct TableIds {
   // in the order (slot, entry). The backward pass sums in this order, so the
   // result does not depend on threads.
   std::vector<uint32_t> occurrence_offsets;  // (U + 1)
-  std::vector<Occurrence> occurrences;
+  Occurrences occurrences;
 };
 
 // How often what was done to make a batch. Values of requests and of rows stand

@@ -266,6 +266,26 @@ class Compiler : public FeatureCompiler {
     std::abort();  // Some check above has cleared good[i].
   }
 
+  // That of a batch's table: its numbers and codes have 32 bits.
+  static absl::Status CheckSize(const Inputs& in, const std::vector<int>& features,
+                                const Scratch& scratch) {
+    size_t all = 0;
+    for (int feature : features) {
+      const Input& input = in.ids[feature];
+      const std::span<const int64_t> entries = scratch.EntriesOf(input);
+      const size_t values = ValuesMax(*input.column, entries);
+      all += values;
+      if (std::max(values, entries.size()) <= Occurrences::EntriesMax(features.size())) continue;
+      return absl::FailedPreconditionError(absl::StrCat(
+          "column ", input.column->name, " holds ", values, " ids in one batch, and its table has ",
+          features.size(), " columns; use smaller batches"));
+    }
+    if (all <= std::numeric_limits<uint32_t>::max() / 4) return absl::OkStatus();
+    return absl::FailedPreconditionError(absl::StrCat("column ", in.ids[features[0]].column->name,
+                                                      " and its table's others hold ", all,
+                                                      " ids in one batch; use smaller batches"));
+  }
+
   absl::Status FillTables(const Inputs& in, Scratch* scratch, Batch* batch) const {
     batch->tables.resize(slots_of_table_.size());
     size_t first_slot = 0;
@@ -273,16 +293,7 @@ class Compiler : public FeatureCompiler {
       TableIds& table = batch->tables[t];
       const std::vector<int>& features = slots_of_table_[t];
       table.slots.resize(features.size());
-      size_t values_max = 0;
-      for (int feature : features) {
-        const Input& input = in.ids[feature];
-        values_max += ValuesMax(*input.column, scratch->EntriesOf(input));
-      }
-      if (values_max > std::numeric_limits<uint32_t>::max() / 4) {
-        return absl::FailedPreconditionError(absl::StrCat(
-            "column ", in.ids[features[0]].column->name, " and its table's others hold ",
-            values_max, " ids in one batch; use smaller batches"));
-      }
+      RETURN_IF_ERROR(CheckSize(in, features, *scratch));
       scratch->unique.Start(first_slot);
       scratch->run_of = nullptr;
       for (size_t s = 0; s < features.size(); ++s) {

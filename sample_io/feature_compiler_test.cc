@@ -144,7 +144,7 @@ void CheckTable(const Batch& batch, const TableIds& table) {
   for (size_t u = 0; u < table.ids.size(); ++u) {
     std::vector<std::tuple<uint32_t, uint32_t, float>> actual;
     for (uint32_t o = table.occurrence_offsets[u]; o < table.occurrence_offsets[u + 1]; ++o) {
-      const Occurrence& occurrence = table.occurrences[o];
+      const Occurrence occurrence = table.occurrences[o];
       actual.emplace_back(occurrence.slot, occurrence.entry, occurrence.weight);
     }
     ASSERT_EQ(actual, expected[u]);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <limits>
 #include <numeric>
 
@@ -218,41 +217,35 @@ void UniqueIds::Rank(TableIds* table) {
   table->event_times.resize(next);
   table->occurrence_offsets.resize(next + 1);
   table->occurrence_offsets[next] = total;
-  table->occurrences.resize(total);
+  const bool weighted = std::any_of(table->slots.begin(), table->slots.end(),
+                                    [](const Slot& slot) { return !slot.weights.empty(); });
+  table->occurrences.entry_bits = Occurrences::EntryBits(table->slots.size());
+  table->occurrences.codes.resize(total);
+  table->occurrences.weights.resize(weighted ? total : 0);
 }
 
 // Gives the occurrences of slot `number` their ids' ranks, and these their occurrences.
-void UniqueIds::TurnAround(uint32_t number, Slot* slot, TableIds* table) {
-  const bool plain = slot->weights.empty() && slot->axis != Axis::kPosition;
-  plain ? TurnAs<true>(number, slot, table) : TurnAs<false>(number, slot, table);
-}
-
-// `plain`: of a row or request, with the weight 1.
+// `plain`: all are of rows or requests, and weigh 1.
 template <bool plain>
 void UniqueIds::TurnAs(uint32_t number, Slot* slot, TableIds* table) {
   const uint32_t* entry_of = &entry_of_[entries_begin_[number]];
   const float* weights = slot->weights.empty() ? nullptr : slot->weights.data();
-  Occurrence* occurrences = table->occurrences.data();
+  uint32_t* codes = table->occurrences.codes.data();
+  float* shares = table->occurrences.weights.empty() ? nullptr : table->occurrences.weights.data();
+  const uint32_t first = number << table->occurrences.entry_bits;
   uint32_t* index = slot->index.data();
   Number* numbers = numbers_.data();
   const bool positions = slot->axis == Axis::kPosition;
   auto turn = [&](size_t i, int half) {
     Number& of = numbers[index[i]];
     index[i] = of.rank;
-    Occurrence& to = occurrences[of.occurrences.of[half]++];
-    if constexpr (plain) {
-      static_assert(std::endian::native == std::endian::little);
-      const uint64_t slot_and_entry = number | uint64_t{entry_of[i]} << 32;  // In one store.
-      std::memcpy(&to, &slot_and_entry, sizeof(slot_and_entry));
-      to.weight = 1;
-    } else {
-      to = {number, positions ? static_cast<uint32_t>(i) : entry_of[i],
-            weights == nullptr ? 1 : weights[i]};
-    }
+    const uint32_t to = of.occurrences.of[half]++;
+    codes[to] = first | (!plain && positions ? static_cast<uint32_t>(i) : entry_of[i]);
+    if (!plain && shares != nullptr) shares[to] = weights == nullptr ? 1 : weights[i];
   };
   constexpr size_t kAhead = 8;
   auto fetch = [&](size_t i, int half) {
-    __builtin_prefetch(&occurrences[numbers[index[i]].occurrences.of[half]], 1);
+    __builtin_prefetch(&codes[numbers[index[i]].occurrences.of[half]], 1);
   };
   const size_t n = slot->index.size(), half = n / 2;
   for (size_t i = 0; i < half; ++i) {
@@ -268,7 +261,11 @@ void UniqueIds::TurnAs(uint32_t number, Slot* slot, TableIds* table) {
 
 void UniqueIds::Finish(TableIds* table) {
   Rank(table);
-  for (uint32_t s = 0; s < table->slots.size(); ++s) TurnAround(s, &table->slots[s], table);
+  for (uint32_t s = 0; s < table->slots.size(); ++s) {
+    Slot* slot = &table->slots[s];
+    const bool plain = table->occurrences.weights.empty() && slot->axis != Axis::kPosition;
+    plain ? TurnAs<true>(s, slot, table) : TurnAs<false>(s, slot, table);
+  }
 }
 
 }  // namespace starling

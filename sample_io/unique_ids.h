@@ -75,7 +75,6 @@ class UniqueIds {
   void Count(const Slot& slot, uint32_t first, std::span<const uint32_t> rows);
   void TakeTimes(std::span<const int64_t> event_times, const Slot& slot, uint32_t first);
   void Rank(TableIds* table);
-  void TurnAround(uint32_t number, Slot* slot, TableIds* table);
   template <bool plain>
   void TurnAs(uint32_t number, Slot* slot, TableIds* table);
 

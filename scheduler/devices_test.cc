@@ -67,17 +67,18 @@ Batch MakeBatch(uint32_t number) {
     for (uint32_t r = 0; r <= batch.rows; ++r) slot.offsets.push_back(r);
     slot.index.resize(batch.rows);
   }
+  table.occurrences.Start(table.slots.size());
   table.occurrence_offsets = {0};
   batch.labels.resize(batch.rows);
   for (const auto& [id, occurrences] : by_id) {
     for (const Occurrence& o : occurrences) {
       table.slots[o.slot].index[o.entry] = static_cast<uint32_t>(table.ids.size());
       if (id % 3 == 0) batch.labels[o.entry] = 1;
+      table.occurrences.Add(o);
     }
     table.ids.push_back(id);
     table.counts.push_back(static_cast<uint32_t>(occurrences.size()));
     table.event_times.push_back(0);
-    table.occurrences.insert(table.occurrences.end(), occurrences.begin(), occurrences.end());
     table.occurrence_offsets.push_back(static_cast<uint32_t>(table.occurrences.size()));
   }
   return batch;

@@ -49,7 +49,7 @@ class FakeReader : public BatchReader {
     table.event_times = {0};
     table.slots = {{.offsets = {0, 1, 2}, .index = {0, 0}}};
     table.occurrence_offsets = {0, 2};
-    table.occurrences = {{0, 0, 1.f}, {0, 1, 1.f}};
+    table.occurrences.codes = {0, 1};
     batch->tables = {table};
     return absl::OkStatus();
   }

@@ -82,10 +82,11 @@ Batch DrawBatch() {
     }
     table.slots.push_back(std::move(slot));
   }
+  table.occurrences.Start(table.slots.size());
   table.occurrence_offsets.push_back(0);
   for (size_t u = 0; u < by_id.size(); ++u) {
     table.ids.push_back(u);
-    table.occurrences.insert(table.occurrences.end(), by_id[u].begin(), by_id[u].end());
+    for (const Occurrence& o : by_id[u]) table.occurrences.Add(o);
     table.occurrence_offsets.push_back(static_cast<uint32_t>(table.occurrences.size()));
   }
   batch.tables.push_back(std::move(table));

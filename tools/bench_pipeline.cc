@@ -32,7 +32,7 @@ class SlowReader : public BatchReader {
     table.event_times = {0};
     table.slots = {{.offsets = {0, 1}, .index = {0}}};
     table.occurrence_offsets = {0, 1};
-    table.occurrences = {{0, 0, 1.f}};
+    table.occurrences.codes = {0};
     batch->tables = {table};
     return absl::OkStatus();
   }

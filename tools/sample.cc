@@ -47,7 +47,8 @@ int64_t BytesOf(const Batch& batch) {
                   BytesOf(batch.event_times) + BytesOf(batch.request_of_row);
   for (const TableIds& table : batch.tables) {
     bytes += BytesOf(table.ids) + BytesOf(table.counts) + BytesOf(table.event_times) +
-             BytesOf(table.occurrence_offsets) + BytesOf(table.occurrences);
+             BytesOf(table.occurrence_offsets) + BytesOf(table.occurrences.codes) +
+             BytesOf(table.occurrences.weights);
     for (const Slot& slot : table.slots) {
       bytes += BytesOf(slot.offsets) + BytesOf(slot.index) + BytesOf(slot.weights);
     }
