@@ -81,7 +81,31 @@ __attribute__((target("sse4.2"))) uint32_t Sse42(const char* p, size_t n, uint32
   return c;
 }
 
+// ---- Polynomials modulo Castagnoli's, the lowest power in the highest bit ----
+
+constexpr uint32_t kOne = 1u << 31;
+
+constexpr uint32_t TimesX(uint32_t a) { return (a >> 1) ^ (0x82F63B78u & (0u - (a & 1))); }
+
+constexpr uint32_t Times(uint32_t a, uint32_t b) {
+  uint32_t product = 0;
+  for (uint32_t bit = kOne; bit != 0; bit >>= 1, b = TimesX(b)) {
+    if ((a & bit) != 0) product ^= b;
+  }
+  return product;
+}
+
 }  // namespace
+
+uint32_t JoinCrc32c(uint32_t crc, uint32_t crc_after, uint64_t bytes_after) {
+  // Each byte behind it multiplies a checksum by x to the eighth; here with 2 to the i of them.
+  uint32_t power = kOne;
+  for (int i = 0; i < 8; ++i) power = TimesX(power);
+  for (; bytes_after != 0; bytes_after >>= 1, power = Times(power, power)) {
+    if ((bytes_after & 1) != 0) crc = Times(crc, power);
+  }
+  return crc ^ crc_after;
+}
 
 uint32_t Crc32c(absl::string_view bytes, uint32_t crc) {
   static const bool kSse42 = __builtin_cpu_supports("sse4.2");

@@ -224,6 +224,32 @@ absl::Status ReadFileInPieces(const std::string& path,
   return error == 0 ? absl::OkStatus() : ErrnoStatus(error, "read", path);
 }
 
+absl::StatusOr<std::unique_ptr<ReadableFile>> ReadableFile::Open(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return ErrnoStatus(errno, "open", path);
+  struct stat st;
+  if (::fstat(fd, &st) != 0) {
+    const int error = errno;
+    ::close(fd);
+    return ErrnoStatus(error, "stat", path);
+  }
+  return std::unique_ptr<ReadableFile>(new ReadableFile(path, fd, st.st_size));
+}
+
+ReadableFile::~ReadableFile() { ::close(fd_); }
+
+absl::Status ReadableFile::ReadAt(int64_t offset, std::span<char> out) const {
+  while (!out.empty()) {
+    const ssize_t n = ::pread(fd_, out.data(), out.size(), offset);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return ErrnoStatus(errno, "read", path_);
+    if (n == 0) return absl::DataLossError(absl::StrCat(path_, ": ends at offset ", offset));
+    out = out.subspan(n);
+    offset += n;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status WriteFileAtomically(const std::string& path, absl::string_view bytes) {
   std::string temporary = absl::StrCat(path, ".tmp.", ::getpid());
   auto write = [&]() -> absl::Status {

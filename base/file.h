@@ -5,8 +5,10 @@
 // EACCES and EROFS PermissionDenied, ENOENT NotFound.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -42,6 +44,24 @@ absl::StatusOr<std::string> ReadFile(const std::string& path);
 // The same for a large file: calls fn for each piece of up to 1 MiB, in order.
 absl::Status ReadFileInPieces(const std::string& path,
                               const std::function<void(absl::string_view)>& fn);
+
+// A file that is read from place to place. Thread safety: any thread.
+class ReadableFile {
+ public:
+  static absl::StatusOr<std::unique_ptr<ReadableFile>> Open(const std::string& path);
+  ~ReadableFile();
+  ReadableFile(const ReadableFile&) = delete;
+  ReadableFile& operator=(const ReadableFile&) = delete;
+  int64_t size() const { return size_; }  // When it was opened.
+  // Fills `out`; DataLoss if the file ends before.
+  absl::Status ReadAt(int64_t offset, std::span<char> out) const;
+
+ private:
+  ReadableFile(const std::string& path, int fd, int64_t size) : path_(path), fd_(fd), size_(size) {}
+  const std::string path_;
+  const int fd_;
+  const int64_t size_;
+};
 
 // Readers see the old content or the new, never a mixture: temporary name,
 // fsync, rename, fsync of the directory.

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "base/sync_point.h"
+#include "base/thread_pool.h"
 #include "google/protobuf/util/json_util.h"
 
 namespace starling {
@@ -67,6 +68,29 @@ absl::Status CheckPresent(const std::string& dir, const FileSetEntry& entry) {
                    absl::StrCat("has ", st.st_size, " bytes, the manifest says ", entry.bytes));
   }
   return absl::OkStatus();
+}
+
+// Of all bytes. Pieces of them are read by the threads as they come.
+absl::StatusOr<uint32_t> ChecksumOf(const ReadableFile& file, ThreadPool* pool) {
+  constexpr int64_t kPiece = 8 << 20, kRead = 256 << 10;
+  const int64_t pieces = (file.size() + kPiece - 1) / kPiece;
+  std::vector<uint32_t> checksums(pieces);
+  std::vector<absl::Status> statuses(pieces);
+  auto end_of = [&](int64_t piece) { return std::min(file.size(), (piece + 1) * kPiece); };
+  pool->ParallelFor(static_cast<int>(pieces), [&](int piece) {
+    std::vector<char> buffer(kRead);
+    for (int64_t at = piece * kPiece; at < end_of(piece) && statuses[piece].ok(); at += kRead) {
+      const std::span<char> part(buffer.data(), std::min(kRead, end_of(piece) - at));
+      statuses[piece] = file.ReadAt(at, part);
+      checksums[piece] = Crc32c({part.data(), part.size()}, checksums[piece]);
+    }
+  });
+  uint32_t joined = 0;
+  for (int64_t piece = 0; piece < pieces; ++piece) {
+    RETURN_IF_ERROR(statuses[piece]);
+    joined = JoinCrc32c(joined, checksums[piece], end_of(piece) - piece * kPiece);
+  }
+  return joined;
 }
 
 }  // namespace
@@ -148,12 +172,16 @@ absl::StatusOr<uint32_t> ManifestChecksum(const std::string& dir) {
   return Crc32c(text);
 }
 
-absl::Status VerifyFileSet(const std::string& dir, const std::vector<FileSetEntry>& files) {
+absl::Status VerifyFileSet(const std::string& dir, const std::vector<FileSetEntry>& files,
+                           int threads) {
+  ThreadPool pool(threads);
   for (const FileSetEntry& f : files) {
-    ASSIGN_OR_RETURN(FileSetEntry found, DescribeSetFile(dir, f.name));
-    if (found.bytes != f.bytes || found.crc32c != f.crc32c) {
-      return Corrupt(JoinPath(dir, f.name), absl::StrCat("checksum ", Hex(found.crc32c),
-                                                         ", the manifest says ", Hex(f.crc32c)));
+    const std::string path = JoinPath(dir, f.name);
+    ASSIGN_OR_RETURN(const std::unique_ptr<ReadableFile> file, ReadableFile::Open(path));
+    ASSIGN_OR_RETURN(const uint32_t crc32c, ChecksumOf(*file, &pool));
+    if (file->size() != f.bytes || crc32c != f.crc32c) {
+      return Corrupt(path,
+                     absl::StrCat("checksum ", Hex(crc32c), ", the manifest says ", Hex(f.crc32c)));
     }
   }
   return absl::OkStatus();

@@ -43,8 +43,9 @@ absl::StatusOr<std::vector<FileSetEntry>> OpenFileSet(const std::string& dir,
                                                       google::protobuf::Message* message);
 // CRC32C of the whole manifest, for another set that rests on this one.
 absl::StatusOr<uint32_t> ManifestChecksum(const std::string& dir);
-// Reads every byte of every file and compares checksums.
-absl::Status VerifyFileSet(const std::string& dir, const std::vector<FileSetEntry>& files);
+// Reads every byte of every file and compares checksums, by so many threads.
+absl::Status VerifyFileSet(const std::string& dir, const std::vector<FileSetEntry>& files,
+                           int threads = 1);
 
 // Reads dir/name, which must be among `files`, and checks its checksum.
 absl::StatusOr<std::string> ReadSetFile(const std::string& dir,

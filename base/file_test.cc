@@ -53,6 +53,17 @@ TEST(Crc32cTest, OfManyBytesIsThatOfTheirParts) {
   }
 }
 
+TEST(Crc32cTest, OfPartsJoinsToThatOfAll) {
+  std::string bytes(70'000, '\0');
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * i >> 3);
+  const absl::string_view all = bytes;
+  for (size_t cut : {0, 1, 3, 4096, 65'537, 70'000}) {
+    const absl::string_view after = all.substr(cut);
+    EXPECT_EQ(JoinCrc32c(Crc32c(all.substr(0, cut)), Crc32c(after), after.size()), Crc32c(all))
+        << cut;
+  }
+}
+
 // Past the page cache only whole pieces can be written, so the borders matter.
 TEST_F(FileTest, ALargeFileHoldsWhatWasAppended) {
   constexpr size_t kPiece = 1 << 20;
@@ -148,6 +159,29 @@ TEST_F(FileTest, AlteredShortAndMissingFilesAreNamed) {
   ASSERT_TRUE(RemoveAll(Path("s/a")).ok());
   EXPECT_EQ(OpenFileSet(Path("s"), "checkpoint", &message).status().code(),
             absl::StatusCode::kDataLoss);
+}
+
+// A large file is read in pieces, whose checksums are joined.
+TEST_F(FileTest, ThreadsNoticeAlteredBytesInEveryPieceOfALargeFile) {
+  std::string bytes((20 << 20) + 77, '\0');
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 2654435761u >> 20);
+  ASSERT_TRUE(MakeDirs(Path("s")).ok());
+  const std::vector<FileSetEntry> files = {*WriteSetFile(Path("s"), "large", bytes),
+                                           *WriteSetFile(Path("s"), "empty", "")};
+  for (int threads : {1, 3}) {
+    EXPECT_TRUE(VerifyFileSet(Path("s"), files, threads).ok());
+    for (size_t at : {size_t{0}, size_t{8} << 20, (size_t{16} << 20) - 1, bytes.size() - 1}) {
+      std::string bad = bytes;
+      bad[at] ^= 1;
+      ASSERT_TRUE(WriteFileAtomically(Path("s/large"), bad).ok());
+      EXPECT_TRUE(absl::IsDataLoss(VerifyFileSet(Path("s"), files, threads))) << at;
+    }
+    std::string swapped = bytes.substr(8 << 20, 8 << 20) + bytes.substr(0, 8 << 20);
+    swapped += bytes.substr(16 << 20);
+    ASSERT_TRUE(WriteFileAtomically(Path("s/large"), swapped).ok());
+    EXPECT_TRUE(absl::IsDataLoss(VerifyFileSet(Path("s"), files, threads)));
+    ASSERT_TRUE(WriteFileAtomically(Path("s/large"), bytes).ok());
+  }
 }
 
 TEST(StatusTest, ExitCodesAreThoseOfTheManual) {

@@ -142,24 +142,24 @@ class EmbeddingTableImpl : public EmbeddingTable {
     RETURN_IF_ERROR(CheckLayout(path, reader->header(), core_->spec, core_->layout));
     absl::MutexLock lock(&writers_);
     if (snapshot_active_) return Refuse("a snapshot is being written");
-    for (const auto& stripe : stripes_) {
-      stripe->ExpectRows(reader->rows() / static_cast<int64_t>(stripes_.size()));
-    }
-    // Every part reads the whole file, which is little beside setting rows, and sets
-    // those of its own stripes: in the file's order, as an id may go and come again.
+    const int64_t expected = reader->rows() / static_cast<int64_t>(stripes_.size());
+    RETURN_IF_ERROR(ForAll(stripes_.size(), expected >= kParallelIds, [&](size_t s) {
+      stripes_[s]->ExpectRows(expected);
+      return absl::OkStatus();
+    }));
+    // Every part reads the whole file, which is little beside setting rows, checks what holds
+    // rows of its stripes and sets them: in the file's order, as an id may go and come again.
     const size_t parts =
         pool_ == nullptr
             ? 1
             : std::min({static_cast<size_t>(pool_->threads()), stripes_.size(), kRestorePartsMax});
     std::map<std::string, std::string> extras;
     RETURN_IF_ERROR(ForAll(parts, /*parallel=*/true, [&](size_t part) -> absl::Status {
+      BucketRuns share{.runs = 0, .shift = shift_};
+      for (size_t s = part; s < stripes_.size(); s += parts) share.runs |= uint64_t{1} << s;
       ASSIGN_OR_RETURN(std::unique_ptr<RowFileReader> file, RowFileReader::Open(path));
-      return file->ReadAll(
-          [&](const RowRecord& record) {
-            const size_t stripe = StripeOf(record.id);
-            if (stripe % parts != part || !keep(record.id)) return absl::OkStatus();
-            return stripes_[stripe]->Put(record);
-          },
+      return file->ReadShare(
+          share, [&](std::span<RowRecord> rows) { return PutRows(rows, keep); },
           part == 0 ? &extras : nullptr);
     }));
     if (take == Take::kRows) return absl::OkStatus();
@@ -307,6 +307,19 @@ class EmbeddingTableImpl : public EmbeddingTable {
     // An error shows again when the room is needed.
     if (call.kind != TableCall::kLookup) stripes_[stripe]->Demote(std::ssize(ids)).IgnoreError();
     return stripes_[stripe]->Run(call, {.ids = ids, .positions = positions}, missed);
+  }
+
+  absl::Status PutRows(std::span<RowRecord> rows, const std::function<bool(uint64_t)>& keep) {
+    const auto end = std::remove_if(rows.begin(), rows.end(),
+                                    [&keep](const RowRecord& row) { return !keep(row.id); });
+    for (auto begin = rows.begin(); begin < end;) {  // A run of one stripe at a time.
+      const uint32_t stripe = StripeOf(begin->id);
+      const auto next = std::find_if(
+          begin, end, [&](const RowRecord& row) { return StripeOf(row.id) != stripe; });
+      RETURN_IF_ERROR(stripes_[stripe]->Put({begin, next}));
+      begin = next;
+    }
+    return absl::OkStatus();
   }
 
   absl::Status RestoreCounters(absl::string_view counters) ABSL_EXCLUSIVE_LOCKS_REQUIRED(writers_) {

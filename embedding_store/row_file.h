@@ -21,11 +21,15 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/file_set.h"
+#include "base/hash.h"
 #include "embedding_store/row_layout.h"
 
 namespace starling {
 
 class RowBlock;
+
+inline constexpr int kBucketRunShiftMin = 6;
+static_assert(kBuckets >> kBucketRunShiftMin == 64);
 
 struct RowRecord {
   uint64_t id = 0;
@@ -56,6 +60,13 @@ class RowFileWriter {
   virtual absl::StatusOr<FileSetEntry> Finish() = 0;
 };
 
+// Some of the buckets, which are cut into at most 64 runs of 2^shift: a bit for each.
+struct BucketRuns {
+  uint64_t runs = ~uint64_t{0};
+  int shift = kBucketRunShiftMin;
+  bool Has(uint64_t id) const { return (runs >> (BucketOf(id) >> shift) & 1) != 0; }
+};
+
 class RowFileReader {
  public:
   static absl::StatusOr<std::unique_ptr<RowFileReader>> Open(const std::string& path);
@@ -66,6 +77,13 @@ class RowFileReader {
   // floats given to `fn` are valid during the call only.
   virtual absl::Status ReadAll(const std::function<absl::Status(const RowRecord&)>& fn,
                                std::map<std::string, std::string>* extras) = 0;
+  // For several readers that share a file's rows: those of `share`, in order, a block's at
+  // once; fn may change the records. A block's checksum is checked before fn sees rows of it, and
+  // not at all if none are of the share; extras likewise, if `extras` is null. So readers
+  // whose shares are all buckets, one of them with extras, have checked every byte.
+  virtual absl::Status ReadShare(const BucketRuns& share,
+                                 const std::function<absl::Status(std::span<RowRecord>)>& fn,
+                                 std::map<std::string, std::string>* extras) = 0;
 };
 
 }  // namespace starling

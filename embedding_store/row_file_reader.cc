@@ -1,6 +1,4 @@
-#include <cerrno>
-#include <cstring>
-#include <fstream>
+#include <algorithm>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -22,12 +20,8 @@ class RowFileReaderImpl : public RowFileReader {
 
   // Checks the two ends of the file: header and footer.
   absl::Status Open() {
-    file_.open(path_, std::ios::binary | std::ios::ate);
-    if (!file_) {
-      return absl::NotFoundError(
-          absl::StrCat(path_, ": cannot open this row file: ", std::strerror(errno)));
-    }
-    size_ = static_cast<uint64_t>(file_.tellg());
+    ASSIGN_OR_RETURN(file_, ReadableFile::Open(path_));
+    size_ = static_cast<uint64_t>(file_->size());
     RETURN_IF_ERROR(ReadHeader());
     return ReadFooter();
   }
@@ -37,14 +31,28 @@ class RowFileReaderImpl : public RowFileReader {
 
   absl::Status ReadAll(const std::function<absl::Status(const RowRecord&)>& fn,
                        std::map<std::string, std::string>* extras) override {
+    std::map<std::string, std::string> unwanted;
+    return ReadShare(
+        BucketRuns(),
+        [&fn](std::span<RowRecord> rows) -> absl::Status {
+          for (const RowRecord& row : rows) RETURN_IF_ERROR(fn(row));
+          return absl::OkStatus();
+        },
+        extras != nullptr ? extras : &unwanted);
+  }
+
+  absl::Status ReadShare(const BucketRuns& share,
+                         const std::function<absl::Status(std::span<RowRecord>)>& fn,
+                         std::map<std::string, std::string>* extras) override {
     uint64_t rows = 0, blocks = 0, extra_count = 0;
     uint64_t at = body_begin_;
     have_last_ = false;
+    RETURN_IF_ERROR(ReadPart(at, 0));
     while (at < body_end_) {
-      uint32_t tag = 0;
-      RETURN_IF_ERROR(ReadTag(at, &tag));
+      if (next_.size() < 4) return Corrupt(at, "unexpected end");
+      const uint32_t tag = Get<uint32_t>(next_.data());
       if (tag == kBlockTag && extra_count == 0) {
-        RETURN_IF_ERROR(ReadBlock(&at, fn, &rows));
+        RETURN_IF_ERROR(ReadBlock(&at, share, fn, &rows));
         ++blocks;
       } else if (tag == kExtraTag) {
         RETURN_IF_ERROR(ReadExtra(&at, extras));
@@ -65,24 +73,37 @@ class RowFileReaderImpl : public RowFileReader {
                                             "; the row file is truncated or damaged"));
   }
 
-  absl::Status ReadAt(uint64_t offset, uint64_t bytes, uint64_t limit, std::string* out) {
-    if (offset > limit || bytes > limit - offset) return Corrupt(offset, "unexpected end");
+  absl::Status ReadAt(uint64_t offset, uint64_t bytes, std::string* out) {
+    if (offset > size_ || bytes > size_ - offset) return Corrupt(offset, "unexpected end");
     out->resize(bytes);
-    file_.clear();
-    file_.seekg(static_cast<std::streamoff>(offset));
-    if (!file_.read(out->data(), static_cast<std::streamsize>(bytes))) {
-      return Corrupt(offset, "cannot read");
+    return ReadAt(offset, {out->data(), bytes});
+  }
+  absl::Status ReadAt(uint64_t offset, std::span<char> out) const {
+    absl::Status status = file_->ReadAt(static_cast<int64_t>(offset), out);
+    return status.ok() ? status : Corrupt(offset, status.message());
+  }
+
+  // Reads part_, and in the same turn next_: the prefix of what comes behind it.
+  absl::Status ReadPart(uint64_t offset, uint64_t bytes) {
+    if (offset > body_end_ || bytes > body_end_ - offset) return Corrupt(offset, "unexpected end");
+    const uint64_t next = std::min<uint64_t>(kExtraPrefix, body_end_ - offset - bytes);
+    if (bytes + next > capacity_) {
+      capacity_ = bytes + next;
+      buffer_ = std::make_unique_for_overwrite<char[]>(capacity_);
     }
+    RETURN_IF_ERROR(ReadAt(offset, {buffer_.get(), bytes + next}));
+    part_ = {buffer_.get(), bytes};
+    next_.assign(buffer_.get() + bytes, next);
     return absl::OkStatus();
   }
 
   absl::Status ReadHeader() {
     std::string bytes;
-    RETURN_IF_ERROR(ReadAt(0, kHeaderPrefix, size_, &bytes));
+    RETURN_IF_ERROR(ReadAt(0, kHeaderPrefix, &bytes));
     if (absl::string_view(bytes).substr(0, 8) != kMagic) return Corrupt(0, "not a row file");
     const uint32_t version = Get<uint32_t>(&bytes[8]), length = Get<uint32_t>(&bytes[12]);
     if (length > kHeaderBytesMax) return Corrupt(12, "impossible header length");
-    RETURN_IF_ERROR(ReadAt(0, kHeaderPrefix + length + 4, size_, &bytes));
+    RETURN_IF_ERROR(ReadAt(0, kHeaderPrefix + length + 4, &bytes));
     absl::string_view covered = absl::string_view(bytes).substr(0, kHeaderPrefix + length);
     if (Crc32c(covered) != Get<uint32_t>(&bytes[kHeaderPrefix + length])) {
       return Corrupt(0, "header checksum differs");
@@ -97,7 +118,6 @@ class RowFileReaderImpl : public RowFileReader {
       return Corrupt(kHeaderPrefix, "unreadable header");
     }
     header_ = {proto.spec(), proto.width(), proto.state_size(), proto.sorted()};
-    floats_.resize(static_cast<size_t>(header_.width) + header_.state_size);
     body_begin_ = kHeaderPrefix + length + 4;
     return absl::OkStatus();
   }
@@ -106,7 +126,7 @@ class RowFileReaderImpl : public RowFileReader {
     if (size_ < body_begin_ + kFooterBytes) return Corrupt(size_, "no footer");
     body_end_ = size_ - kFooterBytes;
     std::string bytes;
-    RETURN_IF_ERROR(ReadAt(body_end_, kFooterBytes, size_, &bytes));
+    RETURN_IF_ERROR(ReadAt(body_end_, kFooterBytes, &bytes));
     absl::string_view view = bytes;
     if (view.substr(28) != kEndMagic || Get<uint32_t>(&bytes[0]) != kFooterTag ||
         Get<uint32_t>(&bytes[24]) != Crc32c(view.substr(0, 24))) {
@@ -118,81 +138,93 @@ class RowFileReaderImpl : public RowFileReader {
     return absl::OkStatus();
   }
 
-  absl::Status ReadTag(uint64_t at, uint32_t* tag) {
-    RETURN_IF_ERROR(ReadAt(at, 4, body_end_, &buffer_));
-    *tag = Get<uint32_t>(buffer_.data());
-    return absl::OkStatus();
-  }
-
-  absl::Status ReadBlock(uint64_t* at, const std::function<absl::Status(const RowRecord&)>& fn,
+  absl::Status ReadBlock(uint64_t* at, const BucketRuns& share,
+                         const std::function<absl::Status(std::span<RowRecord>)>& fn,
                          uint64_t* rows) {
     const uint64_t start = *at;
-    RETURN_IF_ERROR(ReadAt(start, kBlockPrefix, body_end_, &buffer_));
-    const uint32_t count = Get<uint32_t>(&buffer_[4]), bytes = Get<uint32_t>(&buffer_[8]);
-    const uint32_t crc = Get<uint32_t>(&buffer_[12]);
-    const uint32_t prefix_crc = Crc32c(absl::string_view(buffer_).substr(0, 12));
+    if (next_.size() < kBlockPrefix) return Corrupt(start, "unexpected end");
+    const uint32_t count = Get<uint32_t>(&next_[4]), bytes = Get<uint32_t>(&next_[8]);
+    const uint32_t crc = Get<uint32_t>(&next_[12]);
+    const uint32_t prefix_crc = Crc32c(absl::string_view(next_).substr(0, 12));
     if (bytes > kBlockBytesMax) return Corrupt(start, "impossible block length");
-    RETURN_IF_ERROR(ReadAt(start + kBlockPrefix, bytes, body_end_, &buffer_));
-    if (Crc32c(buffer_, prefix_crc) != crc) return Corrupt(start, "block checksum differs");
+    RETURN_IF_ERROR(ReadPart(start + kBlockPrefix, bytes));
     *at = start + kBlockPrefix + bytes;
     *rows += count;
-    return EmitRows(start, count, fn);
+    // What is looked at before it is checked comes to nothing if the checksum differs.
+    const absl::Status status = FindRows(start, count, share);
+    // Without rows it is nobody's: all check it.
+    if (status.ok() && records_.empty() && count > 0) return status;
+    if (Crc32c(part_, prefix_crc) != crc) return Corrupt(start, "block checksum differs");
+    RETURN_IF_ERROR(status);
+    return fn(std::span(records_));
   }
 
-  absl::Status EmitRows(uint64_t start, uint32_t count,
-                        const std::function<absl::Status(const RowRecord&)>& fn) {
-    size_t pos = 0;
+  // Puts the block's rows that are of the share into records_.
+  absl::Status FindRows(uint64_t start, uint32_t count, const BucketRuns& share) {
+    const size_t float_count = static_cast<size_t>(header_.width) + header_.state_size;
+    const char* p = part_.data();
+    const char* const end = p + part_.size();
+    records_.clear();
     for (uint32_t r = 0; r < count; ++r) {
-      if (buffer_.size() - pos < kRowPrefix) return Corrupt(start, "a row ends too early");
-      const char* p = buffer_.data() + pos;
-      RowRecord row;
-      row.id = Get<uint64_t>(p);
-      row.meta = {Get<int64_t>(p + 8), Get<uint32_t>(p + 16), Get<uint32_t>(p + 20)};
-      row.tombstone = (Get<uint32_t>(p + 24) & kTombstone) != 0;
-      pos += kRowPrefix;
-      if (!row.tombstone) {
-        const size_t bytes = floats_.size() * sizeof(float);
-        if (buffer_.size() - pos < bytes) return Corrupt(start, "a row ends too early");
-        if (bytes > 0) std::memcpy(floats_.data(), buffer_.data() + pos, bytes);
-        row.floats = floats_;
-        pos += bytes;
+      if (static_cast<size_t>(end - p) < kRowPrefix) return Corrupt(start, "a row ends too early");
+      const auto id = Get<uint64_t>(p);
+      const bool tombstone = (Get<uint32_t>(p + 24) & kTombstone) != 0;
+      const size_t floats = tombstone ? 0 : float_count;
+      if (static_cast<size_t>(end - p) - kRowPrefix < floats * sizeof(float)) {
+        return Corrupt(start, "a row ends too early");
       }
-      if (header_.sorted && have_last_ && !IdBefore(last_id_, row.id))
+      if (header_.sorted && have_last_ && !IdBefore(last_id_, id)) {
         return Corrupt(start, "ids out of order");
+      }
       have_last_ = true;
-      last_id_ = row.id;
-      RETURN_IF_ERROR(fn(row));
+      last_id_ = id;
+      if (share.Has(id)) {
+        // A buffer is aligned, and all that stands in a block is a multiple of four bytes.
+        records_.push_back(
+            {.id = id,
+             .meta = {Get<int64_t>(p + 8), Get<uint32_t>(p + 16), Get<uint32_t>(p + 20)},
+             .tombstone = tombstone,
+             .floats = {reinterpret_cast<const float*>(p + kRowPrefix), floats}});
+      }
+      p += kRowPrefix + floats * sizeof(float);
     }
-    return pos == buffer_.size() ? absl::OkStatus() : Corrupt(start, "bytes after the last row");
+    return p == end ? absl::OkStatus() : Corrupt(start, "bytes after the last row");
   }
 
   absl::Status ReadExtra(uint64_t* at, std::map<std::string, std::string>* extras) {
     const uint64_t start = *at;
-    RETURN_IF_ERROR(ReadAt(start, kExtraPrefix, body_end_, &buffer_));
-    const uint32_t name_length = Get<uint32_t>(&buffer_[4]);
-    const uint64_t bytes = Get<uint64_t>(&buffer_[8]);
-    const uint32_t crc = Get<uint32_t>(&buffer_[16]);
-    const uint32_t prefix_crc = Crc32c(absl::string_view(buffer_).substr(0, 16));
+    if (next_.size() < kExtraPrefix) return Corrupt(start, "unexpected end");
+    const uint32_t name_length = Get<uint32_t>(&next_[4]);
+    const uint64_t bytes = Get<uint64_t>(&next_[8]);
+    const uint32_t crc = Get<uint32_t>(&next_[16]);
+    const uint32_t prefix_crc = Crc32c(absl::string_view(next_).substr(0, 16));
     if (bytes > std::numeric_limits<uint64_t>::max() - name_length) {
       return Corrupt(start, "impossible extra length");
     }
-    RETURN_IF_ERROR(ReadAt(start + kExtraPrefix, name_length + bytes, body_end_, &buffer_));
-    if (Crc32c(buffer_, prefix_crc) != crc) return Corrupt(start, "extra checksum differs");
-    if (extras != nullptr) {
-      (*extras)[buffer_.substr(0, name_length)] = buffer_.substr(name_length);
+    const uint64_t begin = start + kExtraPrefix, length = name_length + bytes;
+    if (extras == nullptr) {
+      if (length > body_end_ - begin) return Corrupt(start, "unexpected end");
+      *at = begin + length;
+      return ReadPart(*at, 0);
     }
-    *at = start + kExtraPrefix + name_length + bytes;
+    RETURN_IF_ERROR(ReadPart(begin, length));
+    if (Crc32c(part_, prefix_crc) != crc) return Corrupt(start, "extra checksum differs");
+    (*extras)[std::string(part_.substr(0, name_length))] = std::string(part_.substr(name_length));
+    *at = begin + length;
     return absl::OkStatus();
   }
 
   const std::string path_;
-  std::ifstream file_;
+  std::unique_ptr<ReadableFile> file_;
   uint64_t size_ = 0, body_begin_ = 0, body_end_ = 0;
   RowFileHeader header_;
   uint64_t rows_ = 0, blocks_ = 0;  // By the footer, as extras_.
   uint32_t extras_ = 0;
-  std::string buffer_;         // One block or extra.
-  std::vector<float> floats_;  // One row.
+  std::unique_ptr<char[]> buffer_;
+  size_t capacity_ = 0;             // Of the buffer.
+  absl::string_view part_;          // In it: the body of one block or extra.
+  std::string next_;                // What follows it, as much as a prefix may be.
+  std::vector<RowRecord> records_;  // Rows of one block.
   bool have_last_ = false;
   uint64_t last_id_ = 0;
 };

@@ -157,6 +157,77 @@ TEST(RowFileTest, EveryBitFlipIsRefused) {
   ASSERT_OK(Read(path).status());
 }
 
+// What readers of a third of the buckets each see of the file, and the first error.
+struct Shared {
+  std::vector<uint64_t> ids;
+  std::map<std::string, std::string> extras;
+  absl::Status status;
+};
+Shared ReadInThree(const std::string& path) {
+  Shared shared;
+  for (int part = 0; part < 3; ++part) {
+    BucketRuns share{.runs = 0, .shift = 8};  // 16 runs.
+    for (int run = part; run < 16; run += 3) share.runs |= uint64_t{1} << run;
+    auto reader = RowFileReader::Open(path);
+    shared.status.Update(reader.status());
+    if (!reader.ok()) continue;
+    shared.status.Update((*reader)->ReadShare(
+        share,
+        [&](std::span<RowRecord> rows) {
+          for (const RowRecord& row : rows) {
+            EXPECT_EQ((BucketOf(row.id) >> 8) % 3, part);
+            if (!row.tombstone) {
+              EXPECT_EQ(row.floats[10], static_cast<float>(row.id % 1000));
+            }
+            shared.ids.push_back(row.id);
+          }
+          return absl::OkStatus();
+        },
+        part == 1 ? &shared.extras : nullptr));
+  }
+  return shared;
+}
+
+TEST(RowFileTest, SharesOfAFileAreAllOfIt) {
+  TestDir dir;
+  ASSERT_OK(WriteSample(dir.File("a.rows"), 60'000));
+  Shared shared = ReadInThree(dir.File("a.rows"));
+  ASSERT_OK(shared.status);
+  std::sort(shared.ids.begin(), shared.ids.end(), IdBefore);
+  EXPECT_EQ(shared.ids, MakeIds(0, 60'000));
+  EXPECT_EQ(shared.extras["state"], "some bytes");
+}
+
+// Blocks that hold rows of one reader alone, and one without rows, which is everybody's.
+TEST(RowFileTest, WhoReadsAllSharesNoticesEveryBitFlip) {
+  TestDir dir;
+  const std::string path = dir.File("flip.rows");
+  RowFileHeader header = MakeHeader();
+  header.sorted = false;
+  auto writer = RowFileWriter::Create(path, header);
+  ASSERT_OK(writer.status());
+  auto layout = RowLayout::Create(header.spec);
+  ASSERT_OK(layout.status());
+  for (uint64_t id : MakeIds(0, 20)) {
+    RowBlock block(*layout, 1);
+    std::vector<char> bytes(sizeof(RowHeader) + layout->body_bytes());
+    auto* row = new (bytes.data()) RowHeader{.id = id};
+    layout->Pack(std::vector<float>(layout->floats(), static_cast<float>(id % 1000)), row->body());
+    block.Add(*layout, *row);
+    ASSERT_OK((*writer)->AppendBlock(block));
+  }
+  ASSERT_OK((*writer)->AddExtra("state", "some bytes"));
+  ASSERT_OK((*writer)->Finish().status());
+  ASSERT_OK(ReadInThree(path).status);
+  const std::string good = *ReadFile(path);
+  for (size_t offset = 0; offset < good.size(); ++offset) {
+    std::string bad = good;
+    bad[offset] = static_cast<char>(bad[offset] ^ (1 << RandomBelow(12, offset, 8)));
+    std::ofstream(path, std::ios::binary) << bad;
+    ASSERT_TRUE(absl::IsDataLoss(ReadInThree(path).status)) << "offset " << offset;
+  }
+}
+
 TEST(RowFileTest, UnfinishedFileIsRefused) {
   TestDir dir;
   {

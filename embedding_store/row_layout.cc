@@ -140,6 +140,10 @@ void RowLayout::Unpack(const char* body, std::span<float> floats) const {
 }
 
 void RowLayout::Pack(std::span<const float> floats, char* body) const {
+  if (plain()) {
+    std::memcpy(body, floats.data(), body_bytes());
+    return;
+  }
   for (const Segment& s : segments_) {
     EncodeNearest(type_, floats.subspan(s.weight_offset, s.dim), body + s.body_offset);
   }

@@ -7,12 +7,14 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "embedding_store/admission.h"
+#include "embedding_store/row_file.h"
 #include "embedding_store/row_slab.h"
 
 namespace starling {
 namespace {
 
-constexpr int64_t kStripesMax = 64;
+constexpr int64_t kStripesMax = 64;  // As many runs of buckets as a row file can be shared by.
+static_assert(kStripesMax <= kBuckets >> kBucketRunShiftMin);
 constexpr int64_t kStripeSkew = 4;            // The largest stripe by the average one, at most.
 constexpr int64_t kShareMin = 16 << 10;       // Bytes of a stripe.
 constexpr int64_t kShareWanted = 256 << 10;   // With less, fewer stripes are better.

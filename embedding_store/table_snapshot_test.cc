@@ -20,6 +20,8 @@ namespace {
 
 using Rows = std::map<uint64_t, std::pair<RowMeta, std::vector<float>>>;
 
+bool KeepAll(uint64_t) { return true; }
+
 Rows RowsOf(const EmbeddingTable& table) {
   Rows rows;
   absl::Status status =
@@ -177,6 +179,60 @@ TEST_P(TableSnapshotTest, IncrementalOnesAddUpToTheTable) {
   ASSERT_OK(one.status());
   ASSERT_OK(many.status());
   EXPECT_EQ(one->back().crc32c, many->back().crc32c);
+}
+
+// Of what a file says about an id the last word holds, though the row has left memory in between,
+// within one block too: rows are set a block at a time.
+TEST_P(TableSnapshotTest, AnIdThatComesAgainInAFileEndsAsTheLastTime) {
+  RowFileHeader header{Spec(), 5, 0};
+  header.sorted = false;
+  auto writer = RowFileWriter::Create(dir_.File("t.rows"), header);
+  ASSERT_OK(writer.status());
+  const std::vector<uint64_t> ids = MakeIds(0, 6000);
+  Rows expected;
+  auto put = [&](uint64_t id, float value) {
+    const std::vector<float> floats(5, value);
+    expected[id] = {{.event_time = 5, .frequency = 2, .epoch = 1}, floats};
+    ASSERT_OK((*writer)->Append({.id = id, .meta = expected[id].first, .floats = floats}));
+  };
+  for (int round = 0; round < 3; ++round) {
+    for (size_t i = round; i < ids.size(); ++i) {
+      if (i % 7 == static_cast<size_t>(round)) {
+        ASSERT_OK((*writer)->Append({.id = ids[i], .tombstone = true}));
+        expected.erase(ids[i]);
+      } else if (i % 3 > 0) {
+        put(ids[i], static_cast<float>(i + round));
+        if (i % 5 == 0) put(ids[i - i % 50], static_cast<float>(i));
+      }
+    }
+  }
+  ASSERT_OK((*writer)->Finish().status());
+  ThreadPool pool(3);
+  for (ThreadPool* threads : {static_cast<ThreadPool*>(nullptr), &pool}) {
+    auto table = Open(Spec(), threads);
+    ASSERT_EQ(table->layout().floats(), 5);
+    ASSERT_OK(table->Restore(dir_.File("t.rows"), KeepAll));
+    EXPECT_EQ(RowsOf(*table), expected);
+    EXPECT_EQ(table->rows(), std::ssize(expected));  // In memory and in the cold tier, none twice.
+    EXPECT_LE(table->stats().bytes_memory, Spec().options().memory());
+  }
+}
+
+TEST_P(TableSnapshotTest, DamageIsNoticedByWhateverNumberOfThreads) {
+  auto table = Open();
+  Create(table.get(), MakeIds(0, 3000));
+  ASSERT_OK(SnapshotTo(table.get(), dir_.File("t.rows")));
+  const std::string good = *ReadFile(dir_.File("t.rows"));
+  for (int n = 0; n < 40; ++n) {
+    std::string bad = good;
+    bad[RandomBelow(5, n, bad.size())] ^= 16;
+    ASSERT_OK(WriteFileAtomically(dir_.File("t.rows"), bad));
+    for (int threads : {1, 3, 8}) {
+      ThreadPool pool(threads);
+      const absl::Status status = Open(Spec(), &pool)->Restore(dir_.File("t.rows"), KeepAll);
+      EXPECT_TRUE(absl::IsDataLoss(status)) << n << ", " << threads << " threads: " << status;
+    }
+  }
 }
 
 // Sights that made an id a row are spent. Taken from the earlier snapshot, they

@@ -289,40 +289,6 @@ void TableStripe::StepOthers(float lr_scale) {
   ++steps_;
 }
 
-void TableStripe::ExpectRows(int64_t rows) {
-  absl::MutexLock lock(&mu_);
-  // Less than all: a stripe has not exactly its part, and the index needs room too.
-  const int64_t expected = std::min(rows - rows / 16, core_.share * 3 / 4 / rows_.stride());
-  rows_.ExpectRows(expected);
-  if (rows_.slots() > 0) return;
-  // Now, while there is no row to enter anew.
-  while (index_.room() < expected && GrowIndex()) continue;
-}
-
-absl::Status TableStripe::Put(const RowRecord& record) {
-  if (record.tombstone) return Erase({&record.id, 1});
-  absl::MutexLock lock(&mu_);
-  RETURN_IF_ERROR(Reserve());
-  uint32_t slot = FindSlot(record.id);
-  if (slot == BucketIndex::kNone) {
-    slot = NewSlot(record.id);
-    if (rows_cold_ > 0) {  // An older copy is outdated from here on.
-      ColdRows cold;
-      RETURN_IF_ERROR(core_.cold->MultiGet({&record.id, 1}, &cold));
-      if (cold.row(0) != nullptr) {
-        rows_.row(slot).Set(kRowInCold);
-        --rows_cold_;
-      }
-    }
-  }
-  RowHeader& row = rows_.row(slot);
-  row.set_meta(record.meta);
-  row.Set(kRowDirty);
-  core_.layout.Pack(record.floats, row.body());
-  rows_.MakeHuge();
-  return absl::OkStatus();
-}
-
 bool TableStripe::Expired(uint32_t row_time, int64_t event_time) const {
   if (core_.ttl <= 0 || row_time == 0 || event_time == 0) return false;
   return static_cast<double>(event_time - row_time) > core_.ttl;

@@ -62,8 +62,8 @@ class TableStripe {
   absl::Status Erase(std::span<const uint64_t> ids);
   // Some `rows` will soon be Put; a good part of them stay in memory.
   void ExpectRows(int64_t rows);
-  // Sets or, for a tombstone, removes one row.
-  absl::Status Put(const RowRecord& record);
+  // Sets or, for a tombstone, removes rows, one after the other: an id may be there twice.
+  absl::Status Put(std::span<const RowRecord> records);
 
   // Writes rows to the cold tier until a fiftieth of the stripe's memory, and
   // `room` rows, are free, if the budget is used up; at most one slice. True: call again.
@@ -99,6 +99,8 @@ class TableStripe {
   void AddStats(TableStats* stats);
 
  private:
+  class ColdCopies;  // Of rows that come from a file.
+
   static constexpr uint32_t kVersions = 1024;
   static constexpr uint32_t kNoCursor = 0xFFFFFFFF;
 
@@ -189,6 +191,7 @@ class TableStripe {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Removes a row from memory; its cold copy, if it has one, is another matter.
   void FreeSlot(uint32_t slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status EraseLocked(std::span<const uint64_t> ids) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Removes a row from both tiers and notes a tombstone.
   absl::Status Evict(std::span<const uint32_t> slots) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status EvictCold(std::span<const uint64_t> ids) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -13,6 +13,10 @@ namespace starling {
 
 absl::Status TableStripe::Erase(std::span<const uint64_t> ids) {
   absl::MutexLock lock(&mu_);
+  return EraseLocked(ids);
+}
+
+absl::Status TableStripe::EraseLocked(std::span<const uint64_t> ids) {
   AwaitWritten();
   std::vector<uint32_t> slots;
   std::vector<uint64_t> missed;

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <set>
+#include <thread>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
@@ -16,7 +17,8 @@ namespace starling {
 namespace {
 
 constexpr char kPrefix[] = "step-";
-constexpr size_t kChainMax = 1000;  // No writer makes a longer one.
+constexpr size_t kChainMax = 1000;    // No writer makes a longer one.
+constexpr int kVerifyThreadsMax = 4;  // More are seldom faster than a disk.
 
 std::string NameOf(int64_t step) { return absl::StrFormat("%s%012d", kPrefix, step); }
 std::string RootOf(const std::string& dir) {
@@ -106,7 +108,10 @@ absl::StatusOr<Checkpoint> OpenCheckpoint(const std::string& dir) {
 }
 
 absl::Status VerifyCheckpoint(const Checkpoint& checkpoint) {
-  for (const StoredCut& cut : checkpoint.chain) RETURN_IF_ERROR(VerifyFileSet(cut.dir, cut.files));
+  const int threads = std::clamp<int>(std::thread::hardware_concurrency(), 1, kVerifyThreadsMax);
+  for (const StoredCut& cut : checkpoint.chain) {
+    RETURN_IF_ERROR(VerifyFileSet(cut.dir, cut.files, threads));
+  }
   return absl::OkStatus();
 }
 
