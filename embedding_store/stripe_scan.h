@@ -59,20 +59,22 @@ void WithRowLines(int64_t end, const Fn& fn) {
 
 inline constexpr size_t kScanIdsMax = 512;
 
-// How many rows are asked for in a row before as many are used: one, if their
-// use takes few instructions.
-template <size_t kRows>
+// How many rows are asked for before as many are used, and how many ids ahead of their use: one,
+// if their use takes few instructions. A processor brings in some twenty lines at a time, so that
+// larger blocks leave the memory idle while their rows are used.
+template <size_t kRows, size_t kAhead>
 struct ScanBlock {};
-using ScanOneByOne = ScanBlock<1>;
-using ScanInBlocks = ScanBlock<16>;
+using ScanOneByOne = ScanBlock<1, 24>;
+using ScanInBlocks = ScanBlock<4, 16>;
 
 // For at most kScanIdsMax ids. It returns how many it set aside in `late`.
-template <size_t kBlock, typename Lines, typename OnHit>
-[[gnu::always_inline]] inline size_t ScanGuesses(ScanBlock<kBlock>, const BucketIndex::View index,
+template <size_t kBlock, size_t kRowAhead, typename Lines, typename OnHit>
+[[gnu::always_inline]] inline size_t ScanGuesses(ScanBlock<kBlock, kRowAhead>,
+                                                 const BucketIndex::View index,
                                                  const RowSlab::View rows, const uint64_t* ids,
                                                  size_t n, Lines used, const OnHit on_hit,
                                                  uint16_t* late) {
-  constexpr size_t kRowAhead = kBlock == 1 ? 24 : kBlock, kLineAhead = kRowAhead + 24;
+  constexpr size_t kLineAhead = kRowAhead + 24;
   const BucketIndex::Line* lines[kScanIdsMax + kLineAhead];
   uint8_t tags[kScanIdsMax];
   RowHeader* guesses[kScanIdsMax];
