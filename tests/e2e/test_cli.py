@@ -105,7 +105,9 @@ def test_bench_train_prints_rates_and_ratio():
     train = [l for l in lines if l["bench"] == "train"]
     assert train and all(l["ratio"] > 0 and l["reference_value"] > 0 for l in train if "ratio" in l)
     requests = [l for l in lines if l["bench"] == "train.requests"]
-    assert len(requests) == 4 and all(l["ratio"] > 0 and l["ratio_bound"] > 1 for l in requests)
+    assert len(requests) == 4 and all(l["ratio"] > 0 and l["ratio_bound"] > 0 for l in requests)
+    possible = [l for l in lines if l["bench"] == "train.requests.possible"]
+    assert len(possible) == 4 and all(l["by_features"] > 1 and l["by_parts"] > 0 for l in possible)
     for line in (l for l in lines if l["bench"] == "train.requests.auc"):
         assert abs(line["requests"] - line["flat"]) < 0.02, "the same rows, in another order"
 
