@@ -155,9 +155,10 @@ TEST_P(ResumeTest, OfADamagedOneNothingIsLeft) {
 }
 
 TEST_P(ResumeTest, OnlineLearningLeavesNothingOfADamagedOneEither) {
-  auto start = [&] {
+  auto start = [&]() -> Learned {
     auto learner = OnlineLearner::Create(plan_, map_, JoinPath(dir_, "data"), &stop_);
     EXPECT_TRUE(learner.ok()) << learner.status();
+    if (!learner.ok()) return {};
     return LearnedBy((*learner)->model(), (*learner)->state());
   };
   std::filesystem::rename(JoinPath(dir_, "killed"), ckpt_);
