@@ -137,7 +137,7 @@ class EmbeddingTableImpl : public EmbeddingTable {
   }
 
   absl::Status Restore(const std::string& path, const std::function<bool(uint64_t)>& keep,
-                       Take take) override {
+                       Take take, std::optional<uint32_t> crc32c) override {
     ASSIGN_OR_RETURN(std::unique_ptr<RowFileReader> reader, RowFileReader::Open(path));
     RETURN_IF_ERROR(CheckLayout(path, reader->header(), core_->spec, core_->layout));
     absl::MutexLock lock(&writers_);
@@ -157,7 +157,7 @@ class EmbeddingTableImpl : public EmbeddingTable {
     RETURN_IF_ERROR(ForAll(parts, /*parallel=*/true, [&](size_t part) -> absl::Status {
       BucketRuns share{.runs = 0, .shift = shift_};
       for (size_t s = part; s < stripes_.size(); s += parts) share.runs |= uint64_t{1} << s;
-      ASSIGN_OR_RETURN(std::unique_ptr<RowFileReader> file, RowFileReader::Open(path));
+      ASSIGN_OR_RETURN(std::unique_ptr<RowFileReader> file, RowFileReader::Open(path, crc32c));
       return file->ReadShare(
           share, [&](std::span<RowRecord> rows) { return PutRows(rows, keep); },
           part == 0 ? &extras : nullptr);

@@ -30,6 +30,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -141,11 +142,13 @@ class EmbeddingTable : public RowSource {
   // by several threads at once. A restore into another number of shards reads every file on every
   // shard. An incremental snapshot is restored over the one it is since: of that one take kRows,
   // since its admission state and counters are outdated. FailedPrecondition, naming what differs,
-  // if its layout is not this table's. After DataLoss the table holds a part of the rows: discard
-  // it.
+  // if its layout is not this table's. DataLoss if it is damaged or, with `crc32c`, another file
+  // than that of the manifest: every byte is checked on the way, so none needs to be read before.
+  // After an error the table holds a part of the rows: discard it.
   enum class Take { kAll, kRows };
   virtual absl::Status Restore(const std::string& path, const std::function<bool(uint64_t)>& keep,
-                               Take take = Take::kAll) = 0;
+                               Take take = Take::kAll,
+                               std::optional<uint32_t> crc32c = std::nullopt) = 0;
 
   // Calls fn(id, meta, weights + state) for every row, by bucket, then id.
   // Stops writers meanwhile; fn must not call this table.

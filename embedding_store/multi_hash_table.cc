@@ -77,8 +77,8 @@ class MultiHashTable : public EmbeddingTable {
   }
   void DropTombstones(uint32_t epoch) override { rows_->DropTombstones(epoch); }
   absl::Status Restore(const std::string& path, const std::function<bool(uint64_t)>& keep,
-                       Take take) override {
-    return rows_->Restore(path, keep, take);
+                       Take take, std::optional<uint32_t> crc32c) override {
+    return rows_->Restore(path, keep, take, crc32c);
   }
   absl::Status ForEach(const std::function<void(uint64_t, const RowMeta&, std::span<const float>)>&
                            fn) const override {

@@ -14,6 +14,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -69,7 +70,11 @@ struct BucketRuns {
 
 class RowFileReader {
  public:
-  static absl::StatusOr<std::unique_ptr<RowFileReader>> Open(const std::string& path);
+  // With `crc32c`, a manifest's, a read of another file than that ends with DataLoss, though
+  // its own checksums be right. It costs nothing: the whole file's is joined from those of its
+  // parts.
+  static absl::StatusOr<std::unique_ptr<RowFileReader>> Open(
+      const std::string& path, std::optional<uint32_t> crc32c = std::nullopt);
   virtual ~RowFileReader() = default;
   virtual const RowFileHeader& header() const = 0;
   virtual int64_t rows() const = 0;  // By the footer.

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_format.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/status.h"
@@ -16,7 +17,8 @@ using namespace row_file;
 
 class RowFileReaderImpl : public RowFileReader {
  public:
-  explicit RowFileReaderImpl(const std::string& path) : path_(path) {}
+  RowFileReaderImpl(const std::string& path, std::optional<uint32_t> crc32c)
+      : path_(path), expected_crc_(crc32c) {}
 
   // Checks the two ends of the file: header and footer.
   absl::Status Open() {
@@ -47,6 +49,7 @@ class RowFileReaderImpl : public RowFileReader {
     uint64_t rows = 0, blocks = 0, extra_count = 0;
     uint64_t at = body_begin_;
     have_last_ = false;
+    file_crc_ = header_crc_;
     RETURN_IF_ERROR(ReadPart(at, 0));
     while (at < body_end_) {
       if (next_.size() < 4) return Corrupt(at, "unexpected end");
@@ -64,7 +67,7 @@ class RowFileReaderImpl : public RowFileReader {
     if (rows != rows_ || blocks != blocks_ || extra_count != extras_) {
       return Corrupt(body_end_, "the footer counts other rows, blocks or extras than there are");
     }
-    return absl::OkStatus();
+    return CheckFileCrc();
   }
 
  private:
@@ -97,6 +100,21 @@ class RowFileReaderImpl : public RowFileReader {
     return absl::OkStatus();
   }
 
+  // Takes the part whose prefix next_ is into the file's checksum. The prefix ends with `crc`, that
+  // of what stands before it, which alone is `prefix_crc`, and of the body: so the body's own
+  // follows, and who has no rows in it need not compute it.
+  void JoinPart(size_t prefix, uint32_t prefix_crc, uint32_t crc, uint64_t body_bytes) {
+    const uint32_t before = Crc32c(absl::string_view(next_).substr(0, prefix), file_crc_);
+    file_crc_ = JoinCrc32c(before ^ prefix_crc, crc, body_bytes);
+  }
+
+  absl::Status CheckFileCrc() const {
+    const uint32_t crc = Crc32c(footer_, file_crc_);
+    if (!expected_crc_.has_value() || crc == *expected_crc_) return absl::OkStatus();
+    return absl::DataLossError(
+        absl::StrFormat("%s: checksum %08x, the manifest says %08x", path_, crc, *expected_crc_));
+  }
+
   absl::Status ReadHeader() {
     std::string bytes;
     RETURN_IF_ERROR(ReadAt(0, kHeaderPrefix, &bytes));
@@ -119,22 +137,22 @@ class RowFileReaderImpl : public RowFileReader {
     }
     header_ = {proto.spec(), proto.width(), proto.state_size(), proto.sorted()};
     body_begin_ = kHeaderPrefix + length + 4;
+    header_crc_ = Crc32c(bytes);
     return absl::OkStatus();
   }
 
   absl::Status ReadFooter() {
     if (size_ < body_begin_ + kFooterBytes) return Corrupt(size_, "no footer");
     body_end_ = size_ - kFooterBytes;
-    std::string bytes;
-    RETURN_IF_ERROR(ReadAt(body_end_, kFooterBytes, &bytes));
-    absl::string_view view = bytes;
-    if (view.substr(28) != kEndMagic || Get<uint32_t>(&bytes[0]) != kFooterTag ||
-        Get<uint32_t>(&bytes[24]) != Crc32c(view.substr(0, 24))) {
+    RETURN_IF_ERROR(ReadAt(body_end_, kFooterBytes, &footer_));
+    absl::string_view view = footer_;
+    if (view.substr(28) != kEndMagic || Get<uint32_t>(&footer_[0]) != kFooterTag ||
+        Get<uint32_t>(&footer_[24]) != Crc32c(view.substr(0, 24))) {
       return Corrupt(body_end_, "no valid footer");
     }
-    rows_ = Get<uint64_t>(&bytes[4]);
-    blocks_ = Get<uint64_t>(&bytes[12]);
-    extras_ = Get<uint32_t>(&bytes[20]);
+    rows_ = Get<uint64_t>(&footer_[4]);
+    blocks_ = Get<uint64_t>(&footer_[12]);
+    extras_ = Get<uint32_t>(&footer_[20]);
     return absl::OkStatus();
   }
 
@@ -147,6 +165,7 @@ class RowFileReaderImpl : public RowFileReader {
     const uint32_t crc = Get<uint32_t>(&next_[12]);
     const uint32_t prefix_crc = Crc32c(absl::string_view(next_).substr(0, 12));
     if (bytes > kBlockBytesMax) return Corrupt(start, "impossible block length");
+    JoinPart(kBlockPrefix, prefix_crc, crc, bytes);
     RETURN_IF_ERROR(ReadPart(start + kBlockPrefix, bytes));
     *at = start + kBlockPrefix + bytes;
     *rows += count;
@@ -202,6 +221,7 @@ class RowFileReaderImpl : public RowFileReader {
       return Corrupt(start, "impossible extra length");
     }
     const uint64_t begin = start + kExtraPrefix, length = name_length + bytes;
+    JoinPart(kExtraPrefix, prefix_crc, crc, length);
     if (extras == nullptr) {
       if (length > body_end_ - begin) return Corrupt(start, "unexpected end");
       *at = begin + length;
@@ -215,11 +235,14 @@ class RowFileReaderImpl : public RowFileReader {
   }
 
   const std::string path_;
+  const std::optional<uint32_t> expected_crc_;  // Of the whole file.
   std::unique_ptr<ReadableFile> file_;
   uint64_t size_ = 0, body_begin_ = 0, body_end_ = 0;
   RowFileHeader header_;
   uint64_t rows_ = 0, blocks_ = 0;  // By the footer, as extras_.
   uint32_t extras_ = 0;
+  uint32_t header_crc_ = 0, file_crc_ = 0;  // Of the header; of all that was read so far.
+  std::string footer_;
   std::unique_ptr<char[]> buffer_;
   size_t capacity_ = 0;             // Of the buffer.
   absl::string_view part_;          // In it: the body of one block or extra.
@@ -231,8 +254,9 @@ class RowFileReaderImpl : public RowFileReader {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<RowFileReader>> RowFileReader::Open(const std::string& path) {
-  auto reader = std::make_unique<RowFileReaderImpl>(path);
+absl::StatusOr<std::unique_ptr<RowFileReader>> RowFileReader::Open(const std::string& path,
+                                                                   std::optional<uint32_t> crc32c) {
+  auto reader = std::make_unique<RowFileReaderImpl>(path, crc32c);
   RETURN_IF_ERROR(reader->Open());
   return reader;
 }

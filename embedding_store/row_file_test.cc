@@ -5,6 +5,7 @@
 #include <map>
 #include <vector>
 
+#include "base/crc32c.h"
 #include "base/random.h"
 #include "embedding_store/row_block.h"
 #include "embedding_store/row_layout.h"
@@ -42,19 +43,24 @@ absl::StatusOr<Content> Read(const std::string& path) {
 
 RowFileHeader MakeHeader() { return {MakeSpec("adagrad"), 5, 6}; }
 
-// `rows` rows, every fourth a tombstone, and two extras.
-absl::Status WriteSample(const std::string& path, int rows) {
+// `rows` rows, every fourth a tombstone, and two extras. Files of other `frequency` have the same
+// size.
+absl::StatusOr<FileSetEntry> WriteEntry(const std::string& path, int rows, uint32_t frequency) {
   auto writer = RowFileWriter::Create(path, MakeHeader());
   if (!writer.ok()) return writer.status();
   for (uint64_t id : MakeIds(0, rows)) {
     std::vector<float> floats(11, static_cast<float>(id % 1000));
-    RowRecord row{.id = id, .meta = {static_cast<int64_t>(id % 77), 3, 9}, .floats = floats};
+    RowRecord row{
+        .id = id, .meta = {static_cast<int64_t>(id % 77), frequency, 9}, .floats = floats};
     row.tombstone = id % 4 == 0;
     if (absl::Status s = (*writer)->Append(row); !s.ok()) return s;
   }
   if (absl::Status s = (*writer)->AddExtra("empty", ""); !s.ok()) return s;
   if (absl::Status s = (*writer)->AddExtra("state", "some bytes"); !s.ok()) return s;
-  return (*writer)->Finish().status();
+  return (*writer)->Finish();
+}
+absl::Status WriteSample(const std::string& path, int rows) {
+  return WriteEntry(path, rows, 3).status();
 }
 
 TEST(RowFileTest, ReadsBackWhatWasWrittenAcrossBlocks) {
@@ -163,12 +169,12 @@ struct Shared {
   std::map<std::string, std::string> extras;
   absl::Status status;
 };
-Shared ReadInThree(const std::string& path) {
+Shared ReadInThree(const std::string& path, std::optional<uint32_t> crc32c = std::nullopt) {
   Shared shared;
   for (int part = 0; part < 3; ++part) {
     BucketRuns share{.runs = 0, .shift = 8};  // 16 runs.
     for (int run = part; run < 16; run += 3) share.runs |= uint64_t{1} << run;
-    auto reader = RowFileReader::Open(path);
+    auto reader = RowFileReader::Open(path, crc32c);
     shared.status.Update(reader.status());
     if (!reader.ok()) continue;
     shared.status.Update((*reader)->ReadShare(
@@ -225,6 +231,30 @@ TEST(RowFileTest, WhoReadsAllSharesNoticesEveryBitFlip) {
     bad[offset] = static_cast<char>(bad[offset] ^ (1 << RandomBelow(12, offset, 8)));
     std::ofstream(path, std::ios::binary) << bad;
     ASSERT_TRUE(absl::IsDataLoss(ReadInThree(path).status)) << "offset " << offset;
+  }
+}
+
+// One whose own checksums are all right, though a manifest means another.
+TEST(RowFileTest, AFileThatAnotherStandsForIsRefusedByEveryShare) {
+  TestDir dir;
+  const std::string path = dir.File("a.rows");
+  for (int rows : {0, 1, 20, 60'000}) {  // Without a block, with one, with several.
+    auto other = WriteEntry(path, rows, 4);
+    ASSERT_OK(other.status());
+    auto entry = WriteEntry(path, rows, 3);
+    ASSERT_OK(entry.status());
+    ASSERT_EQ(entry->bytes, other->bytes);
+    EXPECT_EQ(entry->crc32c, Crc32c(*ReadFile(path)));
+    ASSERT_OK(ReadInThree(path, entry->crc32c).status);
+    if (rows == 0) continue;  // The two are equal.
+    for (uint64_t runs : {~uint64_t{0}, uint64_t{1}, uint64_t{0}}) {
+      auto reader = RowFileReader::Open(path, other->crc32c);
+      ASSERT_OK(reader.status());
+      const absl::Status status = (*reader)->ReadShare(
+          {.runs = runs}, [](std::span<RowRecord>) { return absl::OkStatus(); }, nullptr);
+      EXPECT_TRUE(absl::IsDataLoss(status)) << rows << " rows: " << status;
+      EXPECT_NE(status.message().find(path), absl::string_view::npos) << status;
+    }
   }
 }
 

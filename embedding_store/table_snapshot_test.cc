@@ -235,6 +235,29 @@ TEST_P(TableSnapshotTest, DamageIsNoticedByWhateverNumberOfThreads) {
   }
 }
 
+// A file of another instant, whole in itself, in the place of the one that a manifest names.
+TEST_P(TableSnapshotTest, AFileOfAnotherSnapshotIsNoticedByWhateverNumberOfThreads) {
+  auto table = Open();
+  const std::vector<uint64_t> ids = MakeIds(0, 3000);
+  Create(table.get(), ids);
+  auto before = table->Snapshot(dir_.File("t.rows"));
+  ASSERT_OK(before.status());
+  ASSERT_OK(table->ApplyDeltas(ids, std::vector<float>(ids.size() * table->width(), 1.0f)));
+  auto after = table->Snapshot(dir_.File("t.rows"));
+  ASSERT_OK(after.status());
+  for (int threads : {1, 3, 8}) {
+    ThreadPool pool(threads);
+    for (size_t f = 0; f < after->size(); ++f) {
+      auto restore = [&](uint32_t crc32c) {
+        return Open(Spec(), &pool)
+            ->Restore(dir_.File((*after)[f].name), KeepAll, EmbeddingTable::Take::kAll, crc32c);
+      };
+      EXPECT_TRUE(restore((*after)[f].crc32c).ok()) << threads << " threads";
+      EXPECT_TRUE(absl::IsDataLoss(restore((*before)[f].crc32c))) << threads << " threads";
+    }
+  }
+}
+
 // Sights that made an id a row are spent. Taken from the earlier snapshot, they
 // would admit the id too early once the row went.
 TEST_P(TableSnapshotTest, OfAnEarlierLinkOnlyTheRowsAreTaken) {

@@ -11,7 +11,7 @@ namespace starling {
 namespace {
 
 constexpr absl::string_view kMagic = "STLAPPLD";
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 
 std::string Describe(const BatchName& name) {
   return absl::StrCat("batch ", name.batch, " of split ", name.split, ", pass ", name.pass);

@@ -1,5 +1,7 @@
 #include "ps/checked_bytes.h"
 
+#include <bit>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/crc32c.h"
@@ -9,6 +11,9 @@ namespace {
 
 constexpr size_t kHeaderBytes = 12;  // Magic, version.
 constexpr size_t kCrcBytes = 4;
+constexpr uint32_t kVersionPlain = 1;
+
+uint32_t Rotated(uint32_t crc) { return std::rotl(crc, 15); }
 
 }  // namespace
 
@@ -17,7 +22,7 @@ CheckedWriter::CheckedWriter(absl::string_view magic, uint32_t version) : bytes_
 }
 
 std::string CheckedWriter::Finish() && {
-  Put(Crc32c(bytes_));
+  Put(Rotated(Crc32c(bytes_)));
   return std::move(bytes_);
 }
 
@@ -30,12 +35,13 @@ absl::StatusOr<absl::string_view> OpenChecked(absl::string_view bytes, absl::str
   absl::string_view before = bytes.substr(0, bytes.size() - kCrcBytes);
   uint32_t crc = 0, found = 0;
   std::memcpy(&crc, bytes.data() + before.size(), sizeof(crc));
-  if (Crc32c(before) != crc)
-    return absl::DataLossError(absl::StrCat(file, ": checksum does not match"));
   std::memcpy(&found, bytes.data() + magic.size(), sizeof(found));
-  if (found != version) {
+  const uint32_t computed = Crc32c(before);
+  if (crc != (found == kVersionPlain ? computed : Rotated(computed)))
+    return absl::DataLossError(absl::StrCat(file, ": checksum does not match"));
+  if (found < kVersionPlain || found > version) {
     return absl::DataLossError(
-        absl::StrCat(file, ": version ", found, ", but this program reads ", version));
+        absl::StrCat(file, ": version ", found, ", but this program reads up to ", version));
   }
   return before.substr(kHeaderBytes);
 }

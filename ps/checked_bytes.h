@@ -1,5 +1,9 @@
-// CheckedBytes: small files as magic, version, payload, CRC32C of all before.
-// Little-endian throughout. For the dense parameters and the applied names.
+// CheckedBytes: small files as magic, version, payload, CRC32C of all before,
+// rotated. Little-endian throughout. For the dense parameters and the applied names.
+//
+// Bytes and their plain CRC32C behind them have one and the same CRC32C, whatever
+// the bytes are: by a manifest's, a file of version 1, which had it so, is not
+// told from another of its length. Such files are still read.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +19,7 @@ namespace starling {
 
 class CheckedWriter {
  public:
-  // REQUIRES: magic has 8 bytes.
+  // REQUIRES: magic has 8 bytes; version is 2 or higher.
   CheckedWriter(absl::string_view magic, uint32_t version);
   template <typename T>
   void Put(T value) {
@@ -29,7 +33,8 @@ class CheckedWriter {
   std::string bytes_;
 };
 
-// The payload. DataLoss naming `file` if magic, version or checksum is wrong.
+// The payload. DataLoss naming `file` if magic or checksum is wrong, or the version
+// a higher one.
 absl::StatusOr<absl::string_view> OpenChecked(absl::string_view bytes, absl::string_view magic,
                                               uint32_t version, const std::string& file);
 

@@ -12,7 +12,7 @@ namespace starling {
 namespace {
 
 constexpr absl::string_view kMagic = "STLDENSE";
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 
 absl::string_view AsBytes(std::span<const float> floats) {
   return {reinterpret_cast<const char*>(floats.data()), floats.size_bytes()};

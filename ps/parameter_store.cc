@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdio>
+#include <map>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -58,6 +59,8 @@ absl::StatusOr<int> ShardsOf(const std::string& dir, const std::vector<FileSetEn
   return absl::DataLossError(absl::StrCat(dir, ": holds no applied-<shard>-of-<shards>.bin"));
 }
 
+using Checksums = std::map<std::string, uint32_t>;  // Of a cut's files, by name.
+
 class Store final : public ParameterStore {
  public:
   Store(const StoreConfig& config, int shard, int shards)
@@ -95,9 +98,10 @@ class Store final : public ParameterStore {
                      std::span<const float> dense_grads);
   absl::Status CheckEmpty() const;
   absl::Status LoadTables(const StoredCut& cut, bool last);
-  absl::Status LoadTable(int t, const std::string& dir, int writers,
-                         const std::set<std::string>& names, EmbeddingTable::Take take);
+  absl::Status LoadTable(int t, const std::string& dir, int writers, const Checksums& files,
+                         EmbeddingTable::Take take);
   absl::Status LoadRest(const StoredCut& cut);
+  absl::Status VerifyRest(const StoredCut& cut) const;
 
   const std::string& TableName(int t) const { return config_.tables().tables(t).options().name(); }
 
@@ -275,48 +279,57 @@ absl::Status Store::CheckEmpty() const {
                                                     " applied batches; load into a new one"));
 }
 
-absl::Status Store::LoadTable(int t, const std::string& dir, int writers,
-                              const std::set<std::string>& names, EmbeddingTable::Take take) {
+absl::Status Store::LoadTable(int t, const std::string& dir, int writers, const Checksums& files,
+                              EmbeddingTable::Take take) {
+  auto mine = [this](uint64_t id) { return map_.ServerOf(id) == shard_; };
+  auto restore = [&](const Checksums::value_type& file) {
+    return tables_[t]->Restore(JoinPath(dir, file.first), mine, take, file.second);
+  };
   for (int w = 0; w < writers; ++w) {
     if (writers == shards() && w != shard_) continue;  // Holds no row of this shard.
     std::string name = TableFile(TableName(t), w, writers);
-    if (!names.contains(name)) {
+    const auto hot = files.find(name), cold = files.find(name + kColdSuffix);
+    if (hot == files.end()) {
       return absl::FailedPreconditionError(absl::StrCat(dir, ": holds no ", name));
     }
-    auto mine = [this](uint64_t id) { return map_.ServerOf(id) == shard_; };
-    const std::string cold = name + kColdSuffix;  // First: what was in memory is newer.
-    if (names.contains(cold)) RETURN_IF_ERROR(tables_[t]->Restore(JoinPath(dir, cold), mine, take));
+    // The cold rows first: what was in memory is newer.
+    if (cold != files.end()) RETURN_IF_ERROR(restore(*cold));
     STARLING_SYNC_POINT("ps:load_table");
-    RETURN_IF_ERROR(tables_[t]->Restore(JoinPath(dir, name), mine, take));
+    RETURN_IF_ERROR(restore(*hot));
   }
   return absl::OkStatus();
 }
 
 absl::Status Store::Load(const std::vector<StoredCut>& chain) {
   RETURN_IF_ERROR(CheckEmpty());
-  for (const StoredCut& cut : chain) RETURN_IF_ERROR(LoadTables(cut, &cut == &chain.back()));
-  return chain.empty() ? absl::OkStatus() : LoadRest(chain.back());
+  for (const StoredCut& cut : chain) {
+    const bool last = &cut == &chain.back();
+    RETURN_IF_ERROR(LoadTables(cut, last));
+    RETURN_IF_ERROR(last ? LoadRest(cut) : VerifyRest(cut));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Store::LoadTables(const StoredCut& cut, bool last) {
   const auto& [dir, files] = cut;
   ASSIGN_OR_RETURN(int writers, ShardsOf(dir, files));
-  std::set<std::string> names, expected;
-  for (const FileSetEntry& file : files) names.insert(file.name);
+  Checksums checksums;
+  std::set<std::string> expected;
+  for (const FileSetEntry& file : files) checksums[file.name] = file.crc32c;
   for (int t = 0; t < tables(); ++t) {
     for (int w = 0; w < writers; ++w) {
       expected.insert(TableFile(TableName(t), w, writers));
       expected.insert(TableFile(TableName(t), w, writers) + kColdSuffix);
     }
   }
-  for (const std::string& name : names) {
+  for (const auto& [name, crc32c] : checksums) {
     if (name.starts_with("table-") && !expected.contains(name)) {
       return absl::FailedPreconditionError(
           absl::StrCat(dir, ": ", name, " belongs to no table of this job, or to another cut"));
     }
   }
   const auto take = last ? EmbeddingTable::Take::kAll : EmbeddingTable::Take::kRows;
-  for (int t = 0; t < tables(); ++t) RETURN_IF_ERROR(LoadTable(t, dir, writers, names, take));
+  for (int t = 0; t < tables(); ++t) RETURN_IF_ERROR(LoadTable(t, dir, writers, checksums, take));
   return absl::OkStatus();
 }
 
@@ -336,6 +349,13 @@ absl::Status Store::LoadRest(const StoredCut& cut) {
     RETURN_IF_ERROR(applied_.Merge(bytes, JoinPath(dir, name)));
   }
   return absl::OkStatus();
+}
+
+// A later cut has newer ones, but a checkpoint that is damaged anywhere is no base to trust.
+absl::Status Store::VerifyRest(const StoredCut& cut) const {
+  std::vector<FileSetEntry> rest = cut.files;
+  std::erase_if(rest, [](const FileSetEntry& file) { return file.name.starts_with("table-"); });
+  return VerifyFileSet(cut.dir, rest);
 }
 
 }  // namespace

@@ -75,7 +75,9 @@ class ParameterStore : public CutSource {
 
   // Reads the parts of a checkpoint written by any number of shards, keeping
   // what belongs to this one: a full cut, then those that are since the one
-  // before each. FailedPrecondition, naming what differs, if it is
+  // before each. Compares what it reads with the manifests; all shards together
+  // read every byte. DataLoss, naming the file, if one is damaged or another;
+  // FailedPrecondition, naming what differs, if it is
   // another model's, or if this store is not new. After an error discard it.
   virtual absl::Status Load(const std::vector<StoredCut>& chain) = 0;
 

@@ -287,6 +287,63 @@ TEST(ParameterStoreTest, DamagedPartsAreDataLoss) {
   EXPECT_TRUE(TestStore(TestConfig())->Load({{saved.dir, saved.files}}).ok());
 }
 
+// Bytes with their plain CRC32C at the end all have one CRC32C.
+TEST(ParameterStoreTest, AManifestTellsPartsOfOneSizeApart) {
+  std::map<std::string, FileSetEntry> before;
+  auto store = TestStore(TestConfig());
+  for (uint32_t i = 0; i < 3; ++i) {
+    Train(*store, 100 + i, 101 + i);
+    auto files = store->Save(TestPath("saved"));
+    ASSERT_TRUE(files.ok()) << files.status();
+    for (const FileSetEntry& file : *files) {
+      EXPECT_NE(file.crc32c, before[file.name].crc32c) << file.name;
+      before[file.name] = file;
+    }
+  }
+}
+
+// All of a chain's files are read by some shard, and no other file is taken for one of them.
+TEST(ParameterStoreTest, DamageToAnyFileOfAChainIsNoticed) {
+  auto store = TestStore(TestConfig());
+  std::vector<StoredCut> chain;
+  std::vector<uint32_t> since;
+  for (uint32_t i = 0; i < 3; ++i) {
+    Train(*store, 2 * i, 2 * i + 2);
+    const std::string dir = TestPath(absl::StrCat("cut", i));
+    auto cut = store->StartCut(dir, {.since = since});
+    ASSERT_TRUE(cut.ok()) << cut.status();
+    auto files = (*cut)->Wait();
+    ASSERT_TRUE(files.ok()) << files.status();
+    chain.push_back({dir, *files});
+    since = (*cut)->epochs();
+  }
+  for (int shards : {1, 2}) {
+    auto load = [&] {
+      absl::Status status;
+      for (int s = 0; s < shards; ++s)
+        status.Update(TestStore(TestConfig(), s, shards)->Load(chain));
+      return status;
+    };
+    EXPECT_TRUE(load().ok());
+    for (StoredCut& cut : chain) {
+      for (FileSetEntry& file : cut.files) {
+        const std::string path = JoinPath(cut.dir, file.name);
+        const std::string good = *ReadFile(path);
+        for (size_t i = 0; i < good.size(); i += 1 + good.size() / 7) {
+          std::string bad = good;
+          bad[i] ^= 1;
+          ASSERT_TRUE(WriteFileAtomically(path, bad).ok());
+          EXPECT_TRUE(absl::IsDataLoss(load())) << path << " byte " << i;
+        }
+        ASSERT_TRUE(WriteFileAtomically(path, good).ok());
+        file.crc32c ^= 1;  // The file is whole, and the manifest means another.
+        EXPECT_TRUE(absl::IsDataLoss(load())) << path;
+        file.crc32c ^= 1;
+      }
+    }
+  }
+}
+
 TEST(ParameterStoreTest, CheckpointOfAnotherModelIsRefusedByName) {
   SavedParts saved(1);
   auto refusal = [&](const std::function<void(StoreConfig&)>& change) {

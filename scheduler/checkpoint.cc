@@ -115,7 +115,7 @@ absl::Status VerifyCheckpoint(const Checkpoint& checkpoint) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Checkpoint> LatestCheckpoint(const std::string& root) {
+absl::StatusOr<Checkpoint> LatestCheckpoint(const std::string& root, const CheckpointTaker& take) {
   ASSIGN_OR_RETURN(std::vector<std::string> names, Complete(root));
   if (names.empty())
     return absl::NotFoundError(absl::StrCat(root, ": holds no complete checkpoint"));
@@ -123,33 +123,42 @@ absl::StatusOr<Checkpoint> LatestCheckpoint(const std::string& root) {
   for (size_t i = names.size(); i-- > 0;) {
     std::string dir = JoinPath(root, names[i]);
     absl::StatusOr<Checkpoint> checkpoint = OpenCheckpoint(dir);
-    absl::Status status = checkpoint.ok() ? VerifyCheckpoint(*checkpoint) : checkpoint.status();
-    if (status.ok()) {
+    const absl::Status taken = checkpoint.ok() ? take(*checkpoint) : checkpoint.status();
+    if (taken.ok()) {
       if (!newest.ok()) std::fprintf(stderr, "FALLING BACK to checkpoint %s\n", dir.c_str());
       return checkpoint;
     }
+    // Damage is what the manifest says, not how it showed: a file of another checkpoint may look
+    // like that of another job, and a failing scratch disk like damage.
+    const absl::Status damage = checkpoint.ok() ? VerifyCheckpoint(*checkpoint) : taken;
+    if (damage.ok()) return taken;
     std::fprintf(stderr, "DAMAGED CHECKPOINT %s: %s\n", dir.c_str(),
-                 std::string(status.message()).c_str());
-    if (newest.ok()) newest = status;
+                 std::string(damage.message()).c_str());
+    if (newest.ok()) newest = damage;
   }
   return newest;
 }
 
-absl::StatusOr<std::optional<Checkpoint>> CheckpointToResume(const std::string& root, bool resume) {
-  absl::StatusOr<Checkpoint> latest = LatestCheckpoint(root);
-  if (absl::IsNotFound(latest.status())) return std::nullopt;
-  RETURN_IF_ERROR(latest.status());
-  if (resume) return *std::move(latest);
+absl::StatusOr<std::optional<Checkpoint>> CheckpointToResume(const std::string& root, bool resume,
+                                                             const CheckpointTaker& take) {
+  // Not by the error of the call below: a file that `take` does not find must start nothing anew.
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, Complete(root));
+  if (names.empty()) return std::nullopt;
+  if (resume) return LatestCheckpoint(root, take);
+  auto leave = [](const Checkpoint&) { return absl::OkStatus(); };
+  ASSIGN_OR_RETURN(const Checkpoint latest, LatestCheckpoint(root, leave));
   return absl::AlreadyExistsError(
-      absl::StrCat(root, ": holds checkpoints up to step ", latest->info.state().step(),
+      absl::StrCat(root, ": holds checkpoints up to step ", latest.info.state().step(),
                    "; go on from there with --resume, or choose another train.dir"));
 }
 
-absl::StatusOr<Checkpoint> FindCheckpoint(const std::string& path) {
-  if (!PathExists(JoinPath(path, "MANIFEST"))) return LatestCheckpoint(path);
+absl::StatusOr<Checkpoint> FindCheckpoint(const std::string& path, const CheckpointTaker& take) {
+  if (!PathExists(JoinPath(path, "MANIFEST"))) return LatestCheckpoint(path, take);
   ASSIGN_OR_RETURN(Checkpoint checkpoint, OpenCheckpoint(path));
+  const absl::Status taken = take(checkpoint);
+  if (taken.ok()) return checkpoint;
   RETURN_IF_ERROR(VerifyCheckpoint(checkpoint));
-  return checkpoint;
+  return taken;
 }
 
 absl::StatusOr<std::string> NewCheckpointDir(const std::string& root, int64_t step) {

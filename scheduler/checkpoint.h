@@ -34,19 +34,26 @@ struct Checkpoint {
 
 // Checks what OpenFileSet does, for it and for all that it rests on.
 absl::StatusOr<Checkpoint> OpenCheckpoint(const std::string& dir);
-// Reads every byte that a restore would. DataLoss, naming the file.
+// Compares every byte with the manifests. DataLoss, naming the file.
 absl::Status VerifyCheckpoint(const Checkpoint& checkpoint);
 
-// The newest complete checkpoint under `root`, verified. A damaged one is
-// reported on stderr and the one before it taken; DataLoss if all are damaged,
-// NotFound if there is none.
-absl::StatusOr<Checkpoint> LatestCheckpoint(const std::string& root);
-// The same for a run that begins there; none is no error. AlreadyExists if there is one
-// and the run does not resume: its checkpoints would be mixed with those.
-absl::StatusOr<std::optional<Checkpoint>> CheckpointToResume(const std::string& root, bool resume);
+// What is done with a checkpoint that was found: VerifyCheckpoint, or a load, which checks every
+// byte on its way, so that none is read twice. If it fails it may be called again with an
+// older one, and must then begin anew: nothing of the damaged one may be left.
+using CheckpointTaker = std::function<absl::Status(const Checkpoint&)>;
 
-// `path` itself if it is a checkpoint, verified; else the latest under it.
-absl::StatusOr<Checkpoint> FindCheckpoint(const std::string& path);
+// The newest complete checkpoint under `root` that can be taken. A damaged one is
+// reported on stderr and the one before it taken; DataLoss if all are damaged,
+// NotFound if there is none. If `take` fails with one that is whole, its error.
+absl::StatusOr<Checkpoint> LatestCheckpoint(const std::string& root,
+                                            const CheckpointTaker& take = VerifyCheckpoint);
+// The same for a run that begins there; none is no error. AlreadyExists if there is one
+// and the run does not resume: its checkpoints would be mixed with those. Nothing is taken then.
+absl::StatusOr<std::optional<Checkpoint>> CheckpointToResume(
+    const std::string& root, bool resume, const CheckpointTaker& take = VerifyCheckpoint);
+
+// `path` itself if it is a checkpoint, taken; else the latest under it.
+absl::StatusOr<Checkpoint> FindCheckpoint(const std::string& path, const CheckpointTaker& take);
 
 // An empty directory for a checkpoint of this step.
 absl::StatusOr<std::string> NewCheckpointDir(const std::string& root, int64_t step);

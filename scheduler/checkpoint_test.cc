@@ -89,5 +89,40 @@ TEST_F(CheckpointTest, ADamagedNewestFallsBackAndLeftoversAreSwept) {
   EXPECT_FALSE(PathExists(JoinPath(root_, "step-000000000015")));
 }
 
+TEST_F(CheckpointTest, OnlyDamageMakesAnOlderOneBeTaken) {
+  ASSERT_TRUE(Write(10).ok());
+  const std::string newest = *Write(20);
+  std::vector<int64_t> given;
+  absl::Status answer = absl::FailedPreconditionError("of another job");
+  auto take = [&](const Checkpoint& checkpoint) {
+    given.push_back(checkpoint.info.state().step());
+    return given.back() == 20 ? answer : absl::OkStatus();
+  };
+  for (const std::string& path : {root_, newest}) {
+    EXPECT_EQ(FindCheckpoint(path, take).status(), answer);
+    answer = absl::DataLossError("of the scratch disk");
+    EXPECT_EQ(FindCheckpoint(path, take).status(), answer);
+  }
+  answer = absl::NotFoundError("no such file");
+  EXPECT_EQ(CheckpointToResume(root_, true, take).status(), answer) << "it is not a new job";
+  EXPECT_EQ(given, std::vector<int64_t>(5, 20));
+  // However the damage shows.
+  ASSERT_TRUE(WriteFileAtomically(JoinPath(newest, "part"), "step 2x").ok());
+  answer = absl::FailedPreconditionError("of another job");
+  EXPECT_TRUE(absl::IsDataLoss(FindCheckpoint(newest, take).status()));
+  given.clear();
+  auto taken = CheckpointToResume(root_, true, take);
+  ASSERT_TRUE(taken.ok()) << taken.status();
+  EXPECT_EQ((*taken)->info.state().step(), 10);
+  EXPECT_EQ(given, (std::vector<int64_t>{20, 10}));
+}
+
+TEST_F(CheckpointTest, ARunThatDoesNotResumeTakesNothing) {
+  auto take = [](const Checkpoint&) -> absl::Status { return absl::InternalError("taken"); };
+  EXPECT_EQ(*CheckpointToResume(root_, false, take), std::nullopt);
+  ASSERT_TRUE(Write(10).ok());
+  EXPECT_TRUE(absl::IsAlreadyExists(CheckpointToResume(root_, false, take).status()));
+}
+
 }  // namespace
 }  // namespace starling

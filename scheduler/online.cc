@@ -26,26 +26,38 @@ absl::StatusOr<std::unique_ptr<OnlineLearner>> OnlineLearner::Create(
   return learner;
 }
 
-absl::Status OnlineLearner::Start() {
-  const TrainOptions& t = plan_.job.train();
+absl::Status OnlineLearner::NewModel() {
+  checkpoints_ = nullptr;
+  model_ = nullptr;  // First: the scratch directory is the same.
   ASSIGN_OR_RETURN(model_, LocalModel::Create(SpecOf(plan_), NetworkOptionsOf(plan_.job),
                                               ScratchDir(plan_.job), &pool_));
+  checkpoints_ = std::make_unique<CheckpointKeeper>(
+      plan_.job.train().checkpoint(), CheckpointRoot(plan_.job), &model_->store(), stop_,
+      [this](absl::string_view line) { log_->Say(line); });
+  return absl::OkStatus();
+}
+
+absl::Status OnlineLearner::TakeUp(const Checkpoint& checkpoint) {
+  RETURN_IF_ERROR(NewModel());  // Of one that turned out to be damaged nothing is left.
+  RETURN_IF_ERROR(CheckFits(checkpoint, model_->spec()));
+  RETURN_IF_ERROR(model_->Load(checkpoint));
+  state_ = checkpoint.info.state();
+  checkpoints_->TakenUp(state_.step());
+  done_.insert(checkpoint.info.files_done().begin(), checkpoint.info.files_done().end());
+  return absl::OkStatus();
+}
+
+absl::Status OnlineLearner::Start() {
+  const TrainOptions& t = plan_.job.train();
+  ASSIGN_OR_RETURN(const std::optional<Checkpoint> latest,
+                   CheckpointToResume(CheckpointRoot(plan_.job), /*resume=*/true,
+                                      [this](const Checkpoint& c) { return TakeUp(c); }));
+  if (!latest.has_value()) RETURN_IF_ERROR(NewModel());
   ASSIGN_OR_RETURN(log_,
                    RunLog::Create(JoinPath(t.dir(), "online"), 0, model_->network().outputs()[0]));
-  checkpoints_ = std::make_unique<CheckpointKeeper>(
-      t.checkpoint(), CheckpointRoot(plan_.job), &model_->store(), stop_,
-      [this](absl::string_view line) { log_->Say(line); });
-  absl::StatusOr<Checkpoint> latest = LatestCheckpoint(CheckpointRoot(plan_.job));
-  if (latest.ok()) {
-    RETURN_IF_ERROR(CheckFits(*latest, model_->spec()));
-    RETURN_IF_ERROR(model_->Load(*latest));
-    state_ = latest->info.state();
-    checkpoints_->TakenUp(state_.step());
-    done_.insert(latest->info.files_done().begin(), latest->info.files_done().end());
+  if (latest.has_value()) {
     log_->Say(
         absl::StrCat("going on from ", latest->dir, ", ", done_.size(), " files learned before"));
-  } else if (!absl::IsNotFound(latest.status())) {
-    return latest.status();
   }
   ASSIGN_OR_RETURN(const PipelineOptions pipe, PipelineOptionsOf(t));
   pipeline_ = std::make_unique<StepPipeline>(&model_->network(), &model_->client(), &pool_, pipe);

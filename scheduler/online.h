@@ -55,6 +55,8 @@ class OnlineLearner {
   OnlineLearner(const Plan& plan, const SourceMap& map, const std::string& watch,
                 const std::atomic<bool>* stop);
   absl::Status Start();
+  absl::Status NewModel();
+  absl::Status TakeUp(const Checkpoint& checkpoint);
   absl::StatusOr<std::unique_ptr<SampleSource>> OpenFile(const std::string& path) const;
   absl::Status Learn(const SampleSource& source, const std::string& name);
   CheckpointInfo InfoNow() const;

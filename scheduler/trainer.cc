@@ -156,12 +156,16 @@ absl::Status Trainer::Impl::NewModel() {
 
 absl::Status Trainer::Impl::Start(bool resume, const std::set<std::string>& allow) {
   std::string root = CheckpointRoot(plan.job);
-  ASSIGN_OR_RETURN(const std::optional<Checkpoint> latest, CheckpointToResume(root, resume));
-  RETURN_IF_ERROR(NewModel());
+  auto take = [&](const Checkpoint& checkpoint) -> absl::Status {
+    RETURN_IF_ERROR(NewModel());  // Of one that turned out to be damaged nothing is left.
+    return TakeUp(checkpoint, allow);
+  };
+  ASSIGN_OR_RETURN(const std::optional<Checkpoint> latest, CheckpointToResume(root, resume, take));
+  if (!latest.has_value()) RETURN_IF_ERROR(NewModel());
   ASSIGN_OR_RETURN(log, RunLog::Create(options().dir(), train->rows() * options().epochs(),
                                        model->network().outputs()[0]));
   if (latest.has_value()) {
-    RETURN_IF_ERROR(TakeUp(*latest, allow));
+    log->Say(absl::StrCat("resumed from ", latest->dir, " at step ", state.step()));
   } else if (resume) {
     log->Say(absl::StrCat(root, ": no checkpoint yet, starting from the beginning"));
   }
@@ -200,7 +204,6 @@ absl::Status Trainer::Impl::TakeUp(const Checkpoint& checkpoint,
   }
   checkpoints->TakenUp(state.step());
   summary.checkpoint = checkpoint.dir;
-  log->Say(absl::StrCat("resumed from ", checkpoint.dir, " at step ", state.step()));
   return absl::OkStatus();
 }
 

@@ -25,16 +25,18 @@ absl::Status Run(const VerbCall& call) {
     return map.Error("data", "`eval` is missing: name the files here or with --data");
   ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> source, OpenData(plan, map, patterns));
 
+  ThreadPool pool(plan.job.train().threads());
+  std::unique_ptr<LocalModel> model;
+  auto load = [&](const Checkpoint& found) -> absl::Status {
+    RETURN_IF_ERROR(CheckFits(found, SpecOf(plan)));
+    model = nullptr;  // First: the scratch directory is the same.
+    ASSIGN_OR_RETURN(model, LocalModel::Create(SpecOf(found.info), NetworkOptionsOf(plan.job),
+                                               ScratchDir(plan.job), &pool));
+    return model->Load(found);
+  };
   ASSIGN_OR_RETURN(
       Checkpoint checkpoint,
-      FindCheckpoint(FLAGS_checkpoint.empty() ? CheckpointRoot(plan.job) : FLAGS_checkpoint));
-  ModelSpec spec = SpecOf(checkpoint.info);
-  RETURN_IF_ERROR(CheckFits(checkpoint, SpecOf(plan)));
-  ThreadPool pool(plan.job.train().threads());
-  ASSIGN_OR_RETURN(
-      std::unique_ptr<LocalModel> model,
-      LocalModel::Create(spec, NetworkOptionsOf(plan.job), ScratchDir(plan.job), &pool));
-  RETURN_IF_ERROR(model->Load(checkpoint));
+      FindCheckpoint(FLAGS_checkpoint.empty() ? CheckpointRoot(plan.job) : FLAGS_checkpoint, load));
 
   std::function<bool()> stopped = [] { return StopRequested()->load(); };
   double start = absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch());

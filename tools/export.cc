@@ -42,11 +42,14 @@ absl::Status Run(const VerbCall& call) {
     ASSIGN_OR_RETURN(Plan plan, LoadPlan(FLAGS_config, call.set, &map));
     from = CheckpointRoot(plan.job);
   }
-  ASSIGN_OR_RETURN(Checkpoint checkpoint, FindCheckpoint(from));
-  std::string scratch = absl::StrCat(FLAGS_out, ".scratch");
-  ASSIGN_OR_RETURN(std::unique_ptr<LocalModel> model,
-                   LocalModel::Create(SpecOf(checkpoint.info), NetworkOptions(), scratch, nullptr));
-  RETURN_IF_ERROR(model->Load(checkpoint));
+  std::unique_ptr<LocalModel> model;
+  auto load = [&](const Checkpoint& found) -> absl::Status {
+    model = nullptr;  // First: the scratch directory is the same.
+    ASSIGN_OR_RETURN(model, LocalModel::Create(SpecOf(found.info), NetworkOptions(),
+                                               absl::StrCat(FLAGS_out, ".scratch"), nullptr));
+    return model->Load(found);
+  };
+  ASSIGN_OR_RETURN(Checkpoint checkpoint, FindCheckpoint(from, load));
   std::string name = FLAGS_name.empty() ? checkpoint.info.job() : FLAGS_name;
   ASSIGN_OR_RETURN(const std::string onnx, OnnxOf(model.get(), name));
   ASSIGN_OR_RETURN(std::string dir, ExportModel(model.get(), checkpoint.info.state(), name,

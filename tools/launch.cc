@@ -178,14 +178,18 @@ class Launch {
   int64_t applied_ = 0;
 };
 
-absl::Status EvaluateSaved(const LoadedJob& job, const Checkpoint& checkpoint, double seconds,
-                           int64_t applied) {
-  const std::string& dir = checkpoint.dir;
+absl::Status EvaluateSaved(const LoadedJob& job, double seconds, int64_t applied) {
   ThreadPool pool(0);
-  ASSIGN_OR_RETURN(std::unique_ptr<LocalModel> model,
-                   LocalModel::Create(SpecOf(job.plan), NetworkOptionsOf(job.plan.job),
-                                      ScratchDir(job.plan.job), &pool));
-  RETURN_IF_ERROR(model->Load(checkpoint));
+  std::unique_ptr<LocalModel> model;
+  auto load = [&](const Checkpoint& found) -> absl::Status {
+    model = nullptr;  // First: the scratch directory is the same.
+    ASSIGN_OR_RETURN(model, LocalModel::Create(SpecOf(job.plan), NetworkOptionsOf(job.plan.job),
+                                               ScratchDir(job.plan.job), &pool));
+    return model->Load(found);
+  };
+  ASSIGN_OR_RETURN(const Checkpoint checkpoint,
+                   LatestCheckpoint(CheckpointRoot(job.plan.job), load));
+  const std::string& dir = checkpoint.dir;
   std::vector<EvalMetrics> m(1);
   if (job.eval != nullptr) {
     ASSIGN_OR_RETURN(m, Evaluate(model.get(), *job.eval, {job.plan.job.data().batch()}, &pool));
@@ -243,8 +247,7 @@ absl::Status Run(const VerbCall& call) {
       static_cast<int>(latest->info.position().pass()) >= job.plan.job.train().epochs();
   if (!finished) RETURN_IF_ERROR(TrainAndRestart(call, job, latest, &applied));
   double seconds = absl::ToDoubleSeconds(absl::Now() - start);
-  ASSIGN_OR_RETURN(Checkpoint last, LatestCheckpoint(root));
-  return EvaluateSaved(job, last, seconds, applied);
+  return EvaluateSaved(job, seconds, applied);
 }
 
 }  // namespace
