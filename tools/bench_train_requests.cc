@@ -8,8 +8,8 @@
 // it. A model without products spends its compute on pooling, which shrinks as lookups do.
 // By parts: a feature that ten rows repeat costs less in flat files than one that they do not. So
 // the same model is trained on the impressions' columns of all rows alone, and on the users', a row
-// a request, alone: requests cannot take less than both, but for the tenth of the layers above that
-// is counted twice. So it is the bound of models with little above their features alone.
+// a request, alone. Today's code cannot take less than both, but for the tenth of the layers above
+// that is counted twice: it is the bound of models with little above their features alone.
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/file.h"
