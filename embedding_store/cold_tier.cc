@@ -55,11 +55,11 @@ uint64_t IdOf(const rocksdb::Slice& key) {
 
 int64_t CacheBytes(int64_t memory_bytes) { return memory_bytes * 5 / 8; }
 
-// Of one part of an index or a filter. The fewer parts, the less is searched to find
-// the one that tells about a row; but the cache must hold many of them.
-int64_t PartBytes(int64_t memory_bytes) {
-  return std::clamp<int64_t>(CacheBytes(memory_bytes) / 128, 4 << 10, 32 << 10);
-}
+// A file has one index and one filter, which are found without a search but come into the cache as
+// a whole: some thirty bytes of a file for each of theirs at least, so that it holds those of many.
+// A table of ten times its memory has some sixty files, which all stay open.
+int64_t FileBytes(int64_t memory_bytes) { return std::max<int64_t>(memory_bytes, 1 << 20); }
+int64_t PartBytes(int64_t memory_bytes) { return FileBytes(memory_bytes) / 32; }
 
 // By this thread, so far: what the page cache answers does not count.
 constexpr int64_t kDiskBlockBytes = 512;
@@ -150,12 +150,6 @@ rocksdb::Options MakeOptions(int64_t memory_bytes, std::shared_ptr<rocksdb::Cach
   table.block_cache = *cache;
   table.cache_index_and_filter_blocks = true;  // So that they are bounded too.
   table.cache_index_and_filter_blocks_with_high_priority = true;
-  // They are larger than the cache: so they are cut into blocks of their own,
-  // and only what finds these stays.
-  table.index_type = rocksdb::BlockBasedTableOptions::kTwoLevelIndexSearch;
-  table.partition_filters = true;
-  table.metadata_block_size = PartBytes(memory_bytes);
-  table.pin_top_level_index_and_filter = true;
   table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(10, false));
   rocksdb::Options options;
   options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
@@ -163,15 +157,16 @@ rocksdb::Options MakeOptions(int64_t memory_bytes, std::shared_ptr<rocksdb::Cach
   options.create_if_missing = true;
   options.max_write_buffer_number = 2;
   options.write_buffer_size = (memory_bytes - CacheBytes(memory_bytes)) / 2;
-  // A level that is much larger than what comes into it at once would be
-  // written anew for every few rows of it.
-  options.max_bytes_for_level_base = 4 * options.write_buffer_size;
-  options.level_compaction_dynamic_level_bytes = true;
-  // Files grow with their level, so that all of them stay open: to open one anew
-  // costs as much as reading some hundred rows of it.
-  options.target_file_size_base =
-      std::clamp<uint64_t>(4 * options.write_buffer_size, 1 << 20, 64 << 20);
-  options.target_file_size_multiplier = 2;
+  // Rows leave memory as often as they are read, so that writing them again and again costs more
+  // than to ask the filters of more runs.
+  options.compaction_style = rocksdb::kCompactionStyleUniversal;
+  options.level0_file_num_compaction_trigger = 12;
+  options.level0_slowdown_writes_trigger = 36;
+  options.level0_stop_writes_trigger = 72;
+  options.compaction_options_universal.size_ratio = 20;
+  options.compaction_options_universal.min_merge_width = 4;
+  options.max_background_jobs = 4;  // Small runs are merged while a large one is.
+  options.target_file_size_base = FileBytes(memory_bytes);
   options.memtable_whole_key_filtering = true;  // Most ids that are looked up are not there.
   options.memtable_prefix_bloom_size_ratio = 0.05;
   options.max_open_files = 256;
@@ -332,8 +327,8 @@ absl::Status ColdTier::Delete(std::span<const uint64_t> ids) {
 // What the readers hold at a time is in the block cache: half of it, at most.
 ThreadPool* ColdTier::Readers() const {
   std::call_once(readers_once_, [this] {
-    // The rows' blocks, and a part of an index and of a filter.
-    const int64_t held = kReadRows * kBlockBytes + 2 * PartBytes(options_.memory_bytes);
+    // The rows' blocks, and a file's index and filter.
+    const int64_t held = kReadRows * kBlockBytes + PartBytes(options_.memory_bytes);
     readers_ = std::make_unique<ThreadPool>(static_cast<int>(
         std::clamp<int64_t>(CacheBytes(options_.memory_bytes) / 2 / held, 1, kReadersMax)));
   });

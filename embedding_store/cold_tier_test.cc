@@ -74,7 +74,7 @@ TEST_F(ColdTierTest, RowsAreTheSameFromMemoryPageCacheAndDisk) {
   EXPECT_GT(ColdAmong(*table, ids), kRows / 2);
 }
 
-// RocksDB's indexes and filters are cut into larger parts the more memory there is.
+// RocksDB's files, each with its index and filter, are the larger the more memory there is.
 TEST_F(ColdTierTest, RowsOfALargerTableAreTheSameFromTheColdTier) {
   constexpr int kRows = 300'000, kStep = 10'000;
   constexpr int64_t kLarger = 8 << 20;
@@ -92,6 +92,17 @@ TEST_F(ColdTierTest, RowsOfALargerTableAreTheSameFromTheColdTier) {
   EXPECT_EQ(got, expected);
   EXPECT_LE(table->stats().bytes_memory, kLarger);
   EXPECT_GT(table->stats().rows_cold, kRows / 4);
+}
+
+// Merging by levels would write them more than eight times each.
+TEST_F(ColdTierTest, RowsAreWrittenAFewTimesAtMost) {
+  constexpr int64_t kLarger = 4 << 20;
+  auto table = Open(TableOptions::ROCKSDB, kLarger);
+  for (int i = 0; i < 100; ++i) Train(table.get(), MakeIds(i * 5'000, 5'000));
+  const TableStats stats = table->stats();
+  EXPECT_GT(stats.cold_bytes_given, 4 * kLarger);
+  const auto given = static_cast<double>(stats.cold_bytes_given);
+  EXPECT_LT(static_cast<double>(stats.cold_bytes_written) / given, 6.5);
 }
 
 TEST_F(ColdTierTest, WhatIsSeenOftenStaysAndLeavesWhenItIsSeenNoMore) {
