@@ -1,14 +1,7 @@
 #include "tools/bench_store_worker.h"
 
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <map>
 #include <thread>
 
@@ -163,94 +156,34 @@ absl::StatusOr<LoopRun> TrainLoop::HitRates(int batches) {
   return run;
 }
 
-struct LoopWorker::Command {
-  enum Kind { kCreate, kRun, kHitRates } kind;
-  LoopSize size;
-  int64_t memory = 0;
-  int batches = 0;
-  char scratch_dir[256] = {}, group[256] = {};
-};
-
-struct LoopWorker::Reply {
-  int code = 0;  // absl::StatusCode.
-  char message[256] = {};
-  LoopRun run;
-};
-
-void LoopWorker::Serve(int socket) {
-  std::unique_ptr<TrainLoop> loop;
-  auto answer = [&loop](const Command& command) -> absl::StatusOr<LoopRun> {
-    if (command.kind == Command::kRun) return loop->Run(command.batches);
-    if (command.kind == Command::kHitRates) return loop->HitRates(command.batches);
-    if (command.group[0] != 0) RETURN_IF_ERROR(MemoryGroup::Join(command.group));
-    ASSIGN_OR_RETURN(loop, TrainLoop::Create(command.size, command.memory, command.scratch_dir));
+absl::StatusOr<std::unique_ptr<LoopWorker>> LoopWorker::Start() {
+  auto loop = std::make_shared<std::unique_ptr<TrainLoop>>();
+  auto answer = [loop](const Command& command) -> absl::StatusOr<LoopRun> {
+    if (command.kind == Command::kRun) return (*loop)->Run(command.batches);
+    if (command.kind == Command::kHitRates) return (*loop)->HitRates(command.batches);
+    if (command.group[0] != 0) RETURN_IF_ERROR(MemoryGroup::Join(command.group.data()));
+    ASSIGN_OR_RETURN(*loop,
+                     TrainLoop::Create(command.size, command.memory, command.scratch_dir.data()));
     return LoopRun{};
   };
-  Command command;
-  while (recv(socket, &command, sizeof(command), MSG_WAITALL) == sizeof(command)) {
-    absl::StatusOr<LoopRun> run = answer(command);
-    Reply reply;
-    reply.code = static_cast<int>(run.status().code());
-    strncpy(reply.message, std::string(run.status().message()).c_str(), sizeof(reply.message) - 1);
-    if (run.ok()) reply.run = *run;
-    if (send(socket, &reply, sizeof(reply), MSG_NOSIGNAL) != sizeof(reply)) break;
-  }
-  loop.reset();  // Removes the table's scratch files.
-  _exit(0);
-}
-
-absl::StatusOr<std::unique_ptr<LoopWorker>> LoopWorker::Start() {
-  int sockets[2];
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) {
-    return absl::UnavailableError("no socket pair for a worker process");
-  }
-  const pid_t parent = getpid(), pid = fork();
-  if (pid < 0) return absl::UnavailableError("fork of a worker process failed");
-  if (pid == 0) {
-    close(sockets[0]);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(1);
-    Serve(sockets[1]);
-  }
-  close(sockets[1]);
-  return std::unique_ptr<LoopWorker>(new LoopWorker(pid, sockets[0]));
-}
-
-LoopWorker::~LoopWorker() {
-  shutdown(socket_, SHUT_RDWR);  // A younger worker holds a copy of the descriptor.
-  close(socket_);
-  waitpid(pid_, nullptr, 0);
-}
-
-absl::StatusOr<LoopRun> LoopWorker::Ask(const Command& command) {
-  Reply reply;
-  if (send(socket_, &command, sizeof(command), MSG_NOSIGNAL) != sizeof(command) ||
-      recv(socket_, &reply, sizeof(reply), MSG_WAITALL) != sizeof(reply)) {
-    return absl::UnavailableError("the worker process died; out of memory, if it had a limit");
-  }
-  if (reply.code != 0) {
-    return absl::Status(static_cast<absl::StatusCode>(reply.code), reply.message);
-  }
-  return reply.run;
+  ASSIGN_OR_RETURN(Child child, Child::Start(std::move(answer)));
+  return std::unique_ptr<LoopWorker>(new LoopWorker(std::move(child)));
 }
 
 absl::Status LoopWorker::Create(const LoopSize& size, int64_t memory,
                                 const std::string& scratch_dir, const std::string& group) {
   Command command{.kind = Command::kCreate, .size = size, .memory = memory};
-  if (scratch_dir.size() >= sizeof(command.scratch_dir) || group.size() >= sizeof(command.group)) {
-    return absl::InvalidArgumentError(absl::StrCat(scratch_dir, ": the path is too long"));
-  }
-  strncpy(command.scratch_dir, scratch_dir.c_str(), sizeof(command.scratch_dir) - 1);
-  strncpy(command.group, group.c_str(), sizeof(command.group) - 1);
-  return Ask(command).status();
+  ASSIGN_OR_RETURN(command.scratch_dir, CommandPathOf(scratch_dir));
+  ASSIGN_OR_RETURN(command.group, CommandPathOf(group));
+  return child_.Ask(command).status();
 }
 
 absl::StatusOr<LoopRun> LoopWorker::Run(int batches) {
-  return Ask({.kind = Command::kRun, .batches = batches});
+  return child_.Ask({.kind = Command::kRun, .batches = batches});
 }
 
 absl::StatusOr<LoopRun> LoopWorker::HitRates(int batches) {
-  return Ask({.kind = Command::kHitRates, .batches = batches});
+  return child_.Ask({.kind = Command::kHitRates, .batches = batches});
 }
 
 }  // namespace starling

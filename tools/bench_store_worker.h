@@ -2,8 +2,6 @@
 // its own: a memory cgroup counts a whole process.
 #pragma once
 
-#include <sys/types.h>
-
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/thread_pool.h"
+#include "tools/bench_child.h"
 #include "tools/bench_store.h"
 
 namespace starling {
@@ -65,14 +64,11 @@ class TrainLoop {
   std::vector<float> weights_, grads_;
 };
 
-// A TrainLoop in a child process, which ends with this object or this process.
+// A TrainLoop in a child process.
 class LoopWorker {
  public:
   // REQUIRES: this process has no other thread yet.
   static absl::StatusOr<std::unique_ptr<LoopWorker>> Start();
-  ~LoopWorker();
-  LoopWorker(const LoopWorker&) = delete;
-  LoopWorker& operator=(const LoopWorker&) = delete;
 
   // Joins the memory cgroup at `group`, unless empty, before it makes the table.
   absl::Status Create(const LoopSize& size, int64_t memory, const std::string& scratch_dir,
@@ -81,14 +77,16 @@ class LoopWorker {
   absl::StatusOr<LoopRun> HitRates(int batches);
 
  private:
-  struct Command;
-  struct Reply;
-  LoopWorker(pid_t pid, int socket) : pid_(pid), socket_(socket) {}
-  absl::StatusOr<LoopRun> Ask(const Command& command);
-  [[noreturn]] static void Serve(int socket);
-
-  const pid_t pid_;
-  const int socket_;
+  struct Command {
+    enum Kind { kCreate, kRun, kHitRates } kind;
+    LoopSize size = {};
+    int64_t memory = 0;
+    int batches = 0;
+    CommandPath scratch_dir = {}, group = {};
+  };
+  using Child = BenchChild<Command, LoopRun>;
+  explicit LoopWorker(Child child) : child_(std::move(child)) {}
+  Child child_;
 };
 
 }  // namespace starling

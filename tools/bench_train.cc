@@ -1,6 +1,7 @@
 // bench train: samples/s from Parquet to pushed gradients, the GEMM rate the
 // model reached, and the machine's bare GEMM rate in the same run; and rows that
-// share a user (bench_train_requests.cc).
+// share a user (bench_train_requests.cc); tables of many rows (bench_train_rows.cc) and
+// larger than their memory (bench_train_cold.cc).
 #include "tools/bench_train.h"
 
 #include <unistd.h>
@@ -16,6 +17,7 @@
 #include "sample_io/generator.h"
 #include "tools/bench.h"
 #include "tools/bench_gemm.h"
+#include "tools/bench_train_cold.h"
 #include "tools/flags.h"
 
 namespace starling {
@@ -108,9 +110,14 @@ absl::Status BenchModels(const std::string& dir, bool quick) {
 }
 
 absl::Status RunCases(const std::string& dir, bool quick, const std::set<std::string>& cases) {
+  CappedTraining capped;
+  if (cases.contains("cold")) {
+    ASSIGN_OR_RETURN(capped, CappedTraining::Start());  // Before there are threads.
+  }
   if (cases.contains("models")) RETURN_IF_ERROR(BenchModels(dir, quick));
   if (cases.contains("requests")) RETURN_IF_ERROR(BenchTrainRequests(dir, quick));
   if (cases.contains("rows")) RETURN_IF_ERROR(BenchTrainRows(dir, quick));
+  if (cases.contains("cold")) RETURN_IF_ERROR(BenchTrainCold(dir, quick, std::move(capped)));
   return absl::OkStatus();
 }
 
@@ -154,16 +161,21 @@ absl::Status TrainBench::Read(const std::function<void(const Batch&)>& fn) const
   }
 }
 
-absl::StatusOr<TrainPass> TrainBench::Pass() {
+absl::StatusOr<TrainPass> TrainBench::Pass(int64_t warm) {
   ASSIGN_OR_RETURN(std::unique_ptr<BatchReader> reader, NewReader(passes_++));
   TrainPass pass;
-  const StageUses before = ReadStages();
-  const double start = Now();
+  StageUses before = ReadStages();
+  double start = Now();
   RETURN_IF_ERROR(pipeline_->Run(
       reader.get(), step_, [](int64_t) { return 1.0; },
       [&](const StepReport& r) {
         pass.samples += r.batch->rows;
         step_ = r.step + 1;
+        if (warm > 0 && pass.samples >= warm) {
+          warm = pass.samples = 0;
+          before = ReadStages();
+          start = Now();
+        }
         return true;
       }));
   pass.seconds = Now() - start;
@@ -183,7 +195,7 @@ absl::StatusOr<double> TrainBench::Auc() {
 
 absl::Status BenchTrain(bool quick) {
   ASSIGN_OR_RETURN(std::set<std::string> cases,
-                   CasesAsked("train", {"models", "requests", "rows"}));
+                   CasesAsked("train", {"models", "requests", "rows", "cold"}));
   std::string dir =
       absl::StrCat(std::filesystem::temp_directory_path().string(), "/starling-bench.", getpid());
   RETURN_IF_ERROR(MakeDirs(dir));

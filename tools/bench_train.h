@@ -25,7 +25,8 @@ class TrainBench {
   static absl::StatusOr<std::unique_ptr<TrainBench>> Create(const std::string& config,
                                                             const std::string& dir,
                                                             ThreadPool* pool);
-  absl::StatusOr<TrainPass> Pass();  // The next one over the training data.
+  // The next one over the training data; its first `warm` samples or some more do not count.
+  absl::StatusOr<TrainPass> Pass(int64_t warm = 0);
   // Reads the training data without training.
   absl::Status Read(const std::function<void(const Batch&)>& fn) const;
   absl::StatusOr<double> Auc();  // Of data.eval.

@@ -110,6 +110,11 @@ def test_bench_train_prints_rates_and_ratio():
     assert len(possible) == 4 and all(l["by_features"] > 1 and l["by_parts"] > 0 for l in possible)
     for line in (l for l in lines if l["bench"] == "train.requests.auc"):
         assert abs(line["requests"] - line["flat"]) < 0.02, "the same rows, in another order"
+    cold = {l["bench"]: l for l in lines if l["bench"].startswith("train.cold")}
+    assert cold["train.cold"]["ratio"] > 0
+    assert cold["train.cold.rows"]["rows_read_a_sample"] > 0.5, "the table did not leave memory"
+    assert "train.cold.capped" in cold or "SKIPPED train.cold" in done.stderr
+    assert cold.get("train.cold.capped", {"samples_per_s": 1})["samples_per_s"] > 0
 
 
 def test_bench_pipeline_measures_a_step_at_each_staleness():
