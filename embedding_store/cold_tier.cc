@@ -56,10 +56,9 @@ uint64_t IdOf(const rocksdb::Slice& key) {
 int64_t CacheBytes(int64_t memory_bytes) { return memory_bytes * 5 / 8; }
 
 // A file has one index and one filter, which are found without a search but come into the cache as
-// a whole: some thirty bytes of a file for each of theirs at least, so that it holds those of many.
+// a whole. They are a thirtieth of the file at most, so that the cache holds those of many.
 // A table of ten times its memory has some sixty files, which all stay open.
 int64_t FileBytes(int64_t memory_bytes) { return std::max<int64_t>(memory_bytes, 1 << 20); }
-int64_t PartBytes(int64_t memory_bytes) { return FileBytes(memory_bytes) / 32; }
 
 // By this thread, so far: what the page cache answers does not count.
 constexpr int64_t kDiskBlockBytes = 512;
@@ -328,13 +327,12 @@ absl::Status ColdTier::Delete(std::span<const uint64_t> ids) {
   return FromRocks(WriteOrResume(db()->rocks.get(), &batch), options_.dir);
 }
 
-// What the readers hold at a time is in the block cache: half of it, at most.
+// The blocks that the readers hold at a time are in the cache: half of it, at most.
 ThreadPool* ColdTier::Readers() const {
   std::call_once(readers_once_, [this] {
-    // The rows' blocks, and a file's index and filter.
-    const int64_t held = kReadRows * kBlockBytes + PartBytes(options_.memory_bytes);
+    constexpr int64_t kHeld = kReadRows * kBlockBytes;
     readers_ = std::make_unique<ThreadPool>(static_cast<int>(
-        std::clamp<int64_t>(CacheBytes(options_.memory_bytes) / 2 / held, 1, kReadersMax)));
+        std::clamp<int64_t>(CacheBytes(options_.memory_bytes) / 2 / kHeld, 1, kReadersMax)));
   });
   return readers_.get();
 }
