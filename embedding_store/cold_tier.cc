@@ -56,7 +56,7 @@ uint64_t IdOf(const rocksdb::Slice& key) {
 int64_t CacheBytes(int64_t memory_bytes) { return memory_bytes * 5 / 8; }
 
 // A file has one index and one filter, which are found without a search but come into the cache as
-// a whole. They are a thirtieth of the file at most, so that the cache holds those of many.
+// a whole. They are about a thirtieth of the file at most, so that the cache holds those of many.
 // A table of ten times its memory has some sixty files, which all stay open.
 int64_t FileBytes(int64_t memory_bytes) { return std::max<int64_t>(memory_bytes, 1 << 20); }
 

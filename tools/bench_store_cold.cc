@@ -14,10 +14,6 @@
 namespace starling {
 namespace {
 
-// Beside the table's budget a process needs some memory of its own, and
-// RocksDB its write buffers: the cgroup's limit is the budget and this much.
-constexpr int64_t kProcessBytes = 256 << 20;
-
 struct Contender {
   LoopWorker* worker;
   std::string what;

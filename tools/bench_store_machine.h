@@ -1,4 +1,5 @@
-// What `bench store` asks of the machine: a memory cgroup, disk rates, readings of /proc.
+// What benchmarks of rows out of core ask of the machine: a memory cgroup, disk rates, readings of
+// /proc.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,10 @@
 #include "absl/status/statusor.h"
 
 namespace starling {
+
+// Beside the table's budget a process needs some memory of its own, and
+// RocksDB its write buffers: a cgroup's limit is the budget and this much.
+inline constexpr int64_t kProcessBytes = 256 << 20;
 
 // A memory cgroup of its own, removed with the object. What its processes hold
 // counts, the page cache they fill included.

@@ -157,8 +157,9 @@ absl::StatusOr<LoopRun> TrainLoop::HitRates(int batches) {
 }
 
 absl::StatusOr<std::unique_ptr<LoopWorker>> LoopWorker::Start() {
-  auto loop = std::make_shared<std::unique_ptr<TrainLoop>>();
-  auto answer = [loop](const Command& command) -> absl::StatusOr<LoopRun> {
+  // The function alone holds the loop, so that the child removes the table's scratch files.
+  auto answer = [loop = std::make_shared<std::unique_ptr<TrainLoop>>()](
+                    const Command& command) -> absl::StatusOr<LoopRun> {
     if (command.kind == Command::kRun) return (*loop)->Run(command.batches);
     if (command.kind == Command::kHitRates) return (*loop)->HitRates(command.batches);
     if (command.group[0] != 0) RETURN_IF_ERROR(MemoryGroup::Join(command.group.data()));

@@ -28,8 +28,6 @@ train: {dir: "%1$s/run", checkpoint: {every: 0s}}
 )";
 constexpr int64_t kAllMemory = int64_t{8} << 30;
 constexpr int kTimesMemory = 10;
-// What the process needs beside the table's memory; the rest of it is left to the page cache.
-constexpr int64_t kProcessBytes = 256 << 20;
 
 struct Trained {
   double rate = 0;       // Samples/s of the second half.
