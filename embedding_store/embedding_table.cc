@@ -65,10 +65,11 @@ class EmbeddingTableImpl : public EmbeddingTable {
   }
 
   absl::Status LookupOrCreate(std::span<const uint64_t> ids, std::span<const uint32_t> counts,
-                              std::span<const int64_t> event_times,
-                              std::span<float> weights) override {
+                              std::span<const int64_t> event_times, std::span<float> weights,
+                              std::span<uint32_t> places) override {
     RETURN_IF_ERROR(CheckSizes(ids.size(), weights.size()));
-    RETURN_IF_ERROR(CheckSights(ids.size(), counts.size(), event_times.size()));
+    RETURN_IF_ERROR(CheckLengths(ids.size(), {counts.size(), event_times.size(), places.size()}));
+    std::fill(places.begin(), places.end(), 0);  // A refused id's: anywhere.
     if (core_->ttl > 0 && !event_times.empty()) {
       const int64_t latest = *std::max_element(event_times.begin(), event_times.end());
       if (latest > 0) core_->event_time = latest;
@@ -77,13 +78,19 @@ class EmbeddingTableImpl : public EmbeddingTable {
                  .ids = ids,
                  .counts = counts,
                  .event_times = event_times,
-                 .weights = weights});
+                 .weights = weights,
+                 .places_out = places});
   }
 
   absl::Status ApplyGradients(std::span<const uint64_t> ids, std::span<const float> grads,
-                              float lr_scale) override {
+                              float lr_scale, std::span<const uint32_t> places) override {
     RETURN_IF_ERROR(CheckSizes(ids.size(), grads.size()));
-    return Call({.kind = TableCall::kGradients, .ids = ids, .grads = grads, .lr_scale = lr_scale});
+    RETURN_IF_ERROR(CheckLengths(ids.size(), {places.size()}));
+    return Call({.kind = TableCall::kGradients,
+                 .ids = ids,
+                 .grads = grads,
+                 .lr_scale = lr_scale,
+                 .places = places});
   }
 
   absl::Status ApplyDeltas(std::span<const uint64_t> ids, std::span<const float> deltas) override {
@@ -419,24 +426,6 @@ class EmbeddingTableImpl : public EmbeddingTable {
 };
 
 }  // namespace
-
-absl::Status EmbeddingTable::CheckSizes(size_t ids, size_t floats) const {
-  if (floats == ids * width()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("table ", spec().options().name(), ": ", floats,
-                                                 " floats for ", ids, " ids of width ", width()));
-}
-
-absl::Status EmbeddingTable::CheckSights(size_t ids, size_t counts, size_t event_times) {
-  if ((counts == 0 || counts == ids) && (event_times == 0 || event_times == ids)) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError("counts and event_times must be empty or as long as ids");
-}
-
-absl::StatusOr<std::vector<FileSetEntry>> EmbeddingTable::Snapshot(const std::string& path) {
-  ASSIGN_OR_RETURN(std::unique_ptr<TableSnapshot> snapshot, StartSnapshot(path, {}));
-  return snapshot->Wait();
-}
 
 absl::StatusOr<std::unique_ptr<EmbeddingTable>> EmbeddingTable::Open(const TableSpec& spec,
                                                                      const TableEnv& env) {

@@ -29,6 +29,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -105,10 +106,12 @@ class EmbeddingTable : public RowSource {
   // counts[i] impressions are added to its frequency, and event_times[i] moves
   // its event time forward; both may be empty (1, unknown). A refused id reads
   // as zeros. ResourceExhausted if tier is memory and the budget is full.
+  // `places`, one an id or none, receives where the rows are in memory, for ApplyGradients.
   virtual absl::Status LookupOrCreate(std::span<const uint64_t> ids,
                                       std::span<const uint32_t> counts,
                                       std::span<const int64_t> event_times,
-                                      std::span<float> weights) = 0;
+                                      std::span<float> weights,
+                                      std::span<uint32_t> places = {}) = 0;
   // One optimiser step per id with grads (ids, width). Unknown ids are
   // skipped. With update: dense every other row takes a step of gradient 0 too,
   // so a step counter (Adam) equals the number of calls; `ids` may be empty.
@@ -116,8 +119,10 @@ class EmbeddingTable : public RowSource {
   // must make place) ends the call row by row: each took its step as a whole or
   // not at all, and none is lost that can be read. Which ones did is not told, so
   // the call must not be repeated: who needs all of it goes back to a snapshot.
+  // `places`, as a LookupOrCreate of the same ids left them, spare the search; what has moved or
+  // gone since is searched for, so that they change nothing but the time.
   virtual absl::Status ApplyGradients(std::span<const uint64_t> ids, std::span<const float> grads,
-                                      float lr_scale) = 0;
+                                      float lr_scale, std::span<const uint32_t> places = {}) = 0;
   // Adds deltas (ids, width) to the weights as they are. Unknown ids are
   // skipped. An error is as that of ApplyGradients.
   virtual absl::Status ApplyDeltas(std::span<const uint64_t> ids,
@@ -161,7 +166,8 @@ class EmbeddingTable : public RowSource {
  protected:
   // InvalidArgument, naming the table, unless there are `width` floats an id.
   absl::Status CheckSizes(size_t ids, size_t floats) const;
-  static absl::Status CheckSights(size_t ids, size_t counts, size_t event_times);
+  // Of what comes beside ids, one each or none.
+  static absl::Status CheckLengths(size_t ids, std::initializer_list<size_t> others);
 };
 
 }  // namespace starling

@@ -134,6 +134,7 @@ class Pair {
     return floats;
   }
   void Create(int step, const std::vector<uint64_t>& ids, std::span<float> weights);
+  std::vector<uint32_t> LastPlaces(const std::vector<uint64_t>& ids);
   void Change(uint64_t op, const std::vector<uint64_t>& ids);
   void StartSnapshot();
   // Takes from the model what the sweeper took from the table. Only rows that
@@ -153,6 +154,7 @@ class Pair {
   std::unique_ptr<TableModel> at_instant_;
   std::vector<FileSetEntry> files_;
   uint32_t epoch_ = 0;
+  std::map<uint64_t, uint32_t> places_;  // Where rows were, perhaps long ago or in another table.
   int snapshots_ = 0, restored_ = 0;
   int64_t demoted_ = 0, promoted_ = 0, gone_ = 0;
 };
@@ -186,7 +188,9 @@ void Pair::Create(int step, const std::vector<uint64_t>& ids, std::span<float> w
   for (size_t i = 0; timed && i < ids.size(); ++i) {
     times.push_back(Random(20) == 0 ? 0 : 1000 + step + static_cast<int64_t>(Random(5)));
   }
-  ASSERT_OK(table_->LookupOrCreate(ids, counts, times, weights));
+  std::vector<uint32_t> places(Random(4) == 0 ? 0 : ids.size(), 12345);
+  ASSERT_OK(table_->LookupOrCreate(ids, counts, times, weights, places));
+  for (size_t i = 0; i < places.size(); ++i) places_[ids[i]] = places[i];
   for (size_t i = 0; i < ids.size(); ++i) {
     model_.Create(ids[i], counted ? counts[i] : 1, timed ? times[i] : 0);
   }
@@ -194,12 +198,20 @@ void Pair::Create(int step, const std::vector<uint64_t>& ids, std::span<float> w
   if (latest > 0) model_.now = latest;
 }
 
+// Most of them hold still, unless the tier is small; none at all, at times.
+std::vector<uint32_t> Pair::LastPlaces(const std::vector<uint64_t>& ids) {
+  std::vector<uint32_t> places;
+  if (Random(4) == 0) return places;
+  for (uint64_t id : ids) places.push_back(places_[id]);
+  return places;
+}
+
 void Pair::Change(uint64_t op, const std::vector<uint64_t>& ids) {
   const std::vector<float> floats = RandomFloats(ids.size() * width_);
   auto row = [&](size_t i) { return std::span(floats).subspan(i * width_, width_); };
   if (op < 6) {
     const float lr_scale = 0.25f * static_cast<float>(1 + Random(5));
-    ASSERT_OK(table_->ApplyGradients(ids, floats, lr_scale));
+    ASSERT_OK(table_->ApplyGradients(ids, floats, lr_scale, LastPlaces(ids)));
     for (size_t i = 0; i < ids.size(); ++i) model_.Apply(ids[i], row(i), lr_scale);
   } else if (op < 8) {
     ASSERT_OK(table_->ApplyDeltas(ids, floats));

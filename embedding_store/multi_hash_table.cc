@@ -13,6 +13,7 @@
 namespace starling {
 namespace {
 
+// An id has two rows, which the next call searches for again: places are left alone.
 class MultiHashTable : public EmbeddingTable {
  public:
   explicit MultiHashTable(std::unique_ptr<EmbeddingTable> rows)
@@ -27,10 +28,10 @@ class MultiHashTable : public EmbeddingTable {
   }
 
   absl::Status LookupOrCreate(std::span<const uint64_t> ids, std::span<const uint32_t> counts,
-                              std::span<const int64_t> event_times,
-                              std::span<float> weights) override {
+                              std::span<const int64_t> event_times, std::span<float> weights,
+                              std::span<uint32_t> places) override {
     RETURN_IF_ERROR(CheckSizes(ids.size(), weights.size()));
-    RETURN_IF_ERROR(CheckSights(ids.size(), counts.size(), event_times.size()));
+    RETURN_IF_ERROR(CheckLengths(ids.size(), {counts.size(), event_times.size(), places.size()}));
     const MultiHashParts parts = SplitIds(options_, ids);
     std::vector<uint32_t> part_counts(parts.ids.size());
     std::vector<int64_t> part_times(event_times.empty() ? 0 : parts.ids.size(),
@@ -50,8 +51,9 @@ class MultiHashTable : public EmbeddingTable {
   }
 
   absl::Status ApplyGradients(std::span<const uint64_t> ids, std::span<const float> grads,
-                              float lr_scale) override {
+                              float lr_scale, std::span<const uint32_t> places) override {
     RETURN_IF_ERROR(CheckSizes(ids.size(), grads.size()));
+    RETURN_IF_ERROR(CheckLengths(ids.size(), {places.size()}));
     const MultiHashParts parts = SplitIds(options_, ids);
     std::vector<float> part_weights;
     if (options_.combine() == MultiHashOptions::MULTIPLY) {

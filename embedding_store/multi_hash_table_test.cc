@@ -233,6 +233,9 @@ TEST_P(MultiHashTableTest, WrongSizesAndSettingsAreErrors) {
   const int64_t time = 1;
   EXPECT_TRUE(absl::IsInvalidArgument(table->LookupOrCreate(ids, {&count, 1}, {}, weights)));
   EXPECT_TRUE(absl::IsInvalidArgument(table->LookupOrCreate(ids, {}, {&time, 1}, weights)));
+  uint32_t place = 0;
+  EXPECT_TRUE(absl::IsInvalidArgument(table->LookupOrCreate(ids, {}, {}, weights, {&place, 1})));
+  EXPECT_TRUE(absl::IsInvalidArgument(table->ApplyGradients(ids, weights, 1, {&place, 1})));
 }
 
 }  // namespace

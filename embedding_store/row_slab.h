@@ -122,15 +122,27 @@ class RowSlab {
     --rows_;
   }
   RowHeader& row(uint32_t slot) const { return view().row(slot); }
+  // Where a row stands, in four-byte steps; 0 if that is too far out to be told.
+  uint32_t PlaceOf(const RowHeader* row) const {
+    const int64_t steps = (reinterpret_cast<const char*>(row) - region_.data()) / kPlaceBytes;
+    return steps <= int64_t{0xFFFFFFFF} ? static_cast<uint32_t>(steps) : 0;
+  }
   // The rows there are now; see BucketIndex::View.
   struct View {
     char* rows;
     int64_t stride;
+    int64_t used;  // Bytes of slots ever used.
     RowHeader& row(uint32_t slot) const {
       return *reinterpret_cast<RowHeader*>(rows + slot * stride);
     }
+    // What is at a place now: perhaps another row than was there, or none. The first slot, if the
+    // place is none of this slab's.
+    RowHeader& at(uint32_t place) const {
+      const int64_t from = int64_t{place} * kPlaceBytes;
+      return *reinterpret_cast<RowHeader*>(rows + (from < used ? from : 0));
+    }
   };
-  View view() const { return {region_.data(), stride_}; }
+  View view() const { return {region_.data(), stride_, next_ * stride_}; }
 
   int64_t rows() const { return rows_; }
   int64_t stride() const { return stride_; }
@@ -139,6 +151,7 @@ class RowSlab {
 
  private:
   static constexpr uint32_t kNoSlot = 0xFFFFFFFF;
+  static constexpr int64_t kPlaceBytes = 4;  // Of which rows are a multiple.
 
   const int64_t stride_;
   const int64_t step_;  // Rows.

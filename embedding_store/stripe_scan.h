@@ -8,12 +8,16 @@
 // line, behind another id of the same tag, or nowhere) are set aside and
 // searched for together: waiting for each would cost more than all the others.
 //
+// Who saw the rows before may know their places: then the index is asked only for
+// those that are there no longer.
+//
 // Ids are unique, so that the order in which they are handled does not matter.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
 #include "base/optimizer.h"
 #include "embedding_store/bucket_index.h"
@@ -67,27 +71,62 @@ struct ScanBlock {};
 using ScanOneByOne = ScanBlock<1, 24>;
 using ScanInBlocks = ScanBlock<4, 16>;
 
-// For at most kScanIdsMax ids. It returns how many it set aside in `late`.
-template <size_t kBlock, size_t kRowAhead, typename Lines, typename OnHit>
-[[gnu::always_inline]] inline size_t ScanGuesses(ScanBlock<kBlock, kRowAhead>,
-                                                 const BucketIndex::View index,
+// Where the row of ids[k] probably is: what the id's home line makes expect. The
+// line of an id has to be asked for (Ask) some ids before.
+template <size_t kAhead>
+class LineGuesses {
+ public:
+  [[gnu::always_inline]] LineGuesses(const BucketIndex::View& index, const uint64_t* ids,
+                                     size_t n) {
+    for (size_t k = 0; k < n; ++k) {
+      const uint64_t hash = BucketIndex::HashOf(ids[k]);
+      lines_[k] = index.HomeLine(hash);
+      tags_[k] = BucketIndex::View::Tag(hash);
+    }
+    // The last line again and again: that costs less than to ask for the end.
+    std::fill_n(lines_ + n, kAhead, lines_[n - 1]);
+  }
+  [[gnu::always_inline]] void Ask(size_t k) const { PrefetchLine(lines_[k]); }
+  [[gnu::always_inline]] RowHeader* Of(const RowSlab::View& rows, size_t k) const {
+    return &rows.row(BucketIndex::View::Guess(lines_[k], tags_[k]));
+  }
+
+ private:
+  const BucketIndex::Line* lines_[kScanIdsMax + kAhead];
+  uint8_t tags_[kScanIdsMax];
+};
+template <size_t kAhead>
+[[gnu::always_inline]] inline LineGuesses<kAhead> GuessesOf(const BucketIndex::View& index,
+                                                            const uint64_t* ids, size_t n) {
+  return {index, ids, n};
+}
+
+// The same where it is known where the rows were: RowSlab's place of ids[k] is places[k].
+struct AtPlaces {
+  const uint32_t* places;
+  [[gnu::always_inline]] void Ask(size_t) const {}
+  [[gnu::always_inline]] RowHeader* Of(const RowSlab::View& rows, size_t k) const {
+    return &rows.at(places[k]);
+  }
+};
+template <size_t kAhead>
+[[gnu::always_inline]] inline AtPlaces GuessesOf(AtPlaces places, const uint64_t*, size_t) {
+  return places;
+}
+
+// For at most kScanIdsMax ids. `from` is the index or AtPlaces. It returns how many it set aside
+// in `late`.
+template <size_t kBlock, size_t kRowAhead, typename From, typename Lines, typename OnHit>
+[[gnu::always_inline]] inline size_t ScanGuesses(ScanBlock<kBlock, kRowAhead>, const From from,
                                                  const RowSlab::View rows, const uint64_t* ids,
                                                  size_t n, Lines used, const OnHit on_hit,
                                                  uint16_t* late) {
   constexpr size_t kLineAhead = kRowAhead + 24;
-  const BucketIndex::Line* lines[kScanIdsMax + kLineAhead];
-  uint8_t tags[kScanIdsMax];
+  const auto first = GuessesOf<kLineAhead>(from, ids, n);
   RowHeader* guesses[kScanIdsMax];
-  for (size_t k = 0; k < n; ++k) {
-    const uint64_t hash = BucketIndex::HashOf(ids[k]);
-    lines[k] = index.HomeLine(hash);
-    tags[k] = BucketIndex::View::Tag(hash);
-  }
-  // The last line again and again: that costs less than to ask for the end.
-  std::fill_n(lines + n, kLineAhead, lines[n - 1]);
   size_t lates = 0;
   auto guess = [&](size_t k) __attribute__((always_inline)) {
-    guesses[k] = &rows.row(BucketIndex::View::Guess(lines[k], tags[k]));
+    guesses[k] = first.Of(rows, k);
     PrefetchRow(guesses[k], used);
   };
   auto use = [&](size_t k) __attribute__((always_inline)) {
@@ -98,12 +137,12 @@ template <size_t kBlock, size_t kRowAhead, typename Lines, typename OnHit>
       late[lates++] = static_cast<uint16_t>(k);
     }
   };
-  for (size_t k = 0; k < kLineAhead; ++k) PrefetchLine(lines[k]);
+  for (size_t k = 0; k < kLineAhead; ++k) first.Ask(k);
   for (size_t k = 0; k < std::min(n, kRowAhead); ++k) guess(k);
   size_t k = 0;
   for (; k + kRowAhead + kBlock <= n; k += kBlock) {
     for (size_t b = k; b < k + kBlock; ++b) {
-      PrefetchLine(lines[b + kLineAhead]);
+      first.Ask(b + kLineAhead);
       guess(b + kRowAhead);
     }
     for (size_t b = k; b < k + kBlock; ++b) use(b);
@@ -123,12 +162,17 @@ template <typename... Args>
   return ScanGuesses(args...);
 }
 
+// Rows are looked for in the index from the start.
+struct InIndex {};
+
 // Calls on_hit(k, row) for every ids[k] that has a row in memory, and
-// on_miss(k) for the others. `used` is what on_hit reads or writes of a row.
-template <typename Block, typename Lines, typename OnHit, typename OnMiss>
-void ScanRows(Block block, const BucketIndex& index_now, const RowSlab& rows_now,
+// on_miss(k) for the others. `used` is what on_hit reads or writes of a row. `where` is InIndex or
+// AtPlaces.
+template <typename Block, typename Where, typename Lines, typename OnHit, typename OnMiss>
+void ScanRows(Block block, Where where, const BucketIndex& index_now, const RowSlab& rows_now,
               std::span<const uint64_t> all, Lines used, const OnHit& on_hit,
               const OnMiss& on_miss) {
+  constexpr bool kPlaced = std::is_same_v<Where, AtPlaces>;
   const BucketIndex::View index = index_now.view();
   const RowSlab::View rows = rows_now.view();
   static const bool avx2 = BestInstructionSet() == InstructionSet::kAvx2;
@@ -139,9 +183,17 @@ void ScanRows(Block block, const BucketIndex& index_now, const RowSlab& rows_now
     auto hit = [ on_hit, first ](size_t k, RowHeader * row) __attribute__((always_inline)) {
       on_hit(first + k, row);
     };
-    const size_t lates = avx2 ? ScanGuessesAvx2(block, index, rows, ids, n, used, hit, late)
-                              : ScanGuessesBase(block, index, rows, ids, n, used, hit, late);
+    const auto from = [&] {
+      if constexpr (kPlaced) {
+        return AtPlaces{where.places + first};
+      } else {
+        return index;
+      }
+    }();
+    const size_t lates = avx2 ? ScanGuessesAvx2(block, from, rows, ids, n, used, hit, late)
+                              : ScanGuessesBase(block, from, rows, ids, n, used, hit, late);
     auto hash = [&](size_t l) { return BucketIndex::HashOf(ids[late[l]]); };
+    for (size_t l = 0; kPlaced && l < lates; ++l) PrefetchLine(index.HomeLine(hash(l)));
     for (size_t l = 0; l < lates; ++l) index.Later(hash(l));
     for (size_t l = 0; l < lates; ++l) {
       index.Others(hash(l), [&](uint32_t slot) { PrefetchRow(&rows.row(slot), used); });

@@ -43,11 +43,12 @@ struct Rows {
 };
 
 // Which ids were hit (true) and missed; each is to be told of once, with its own row.
-template <typename Block>
-std::map<uint64_t, bool> Scan(Block block, const Rows& rows, const std::vector<uint64_t>& ids) {
+template <typename Block, typename Where = InIndex>
+std::map<uint64_t, bool> Scan(Block block, const Rows& rows, const std::vector<uint64_t>& ids,
+                              Where where = {}) {
   std::map<uint64_t, bool> seen;
   ScanRows(
-      block, rows.index, rows.slab, ids, RowLines<0, 1>{24},
+      block, where, rows.index, rows.slab, ids, RowLines<0, 1>{24},
       [&](size_t k, RowHeader* row) {
         EXPECT_EQ(row->id, ids[k]);
         EXPECT_TRUE(row->has(kRowUsed));
@@ -75,6 +76,40 @@ TEST(StripeScanTest, EveryIdIsHitOrMissedOnceWhateverTheNumber) {
     std::sort(ids.begin(), ids.end(), IdBefore);
     EXPECT_EQ(Scan(ScanInBlocks(), rows, ids), expected);
   }
+}
+
+TEST(StripeScanTest, RowsAreFoundByTheirPlacesAndWhereTheseAreWrongByTheIndex) {
+  std::vector<uint64_t> ids(1500);
+  for (size_t i = 0; i < ids.size(); ++i) ids[i] = Mix64(i);
+  Rows rows(ids);
+  std::vector<uint32_t> places;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    places.push_back(rows.slab.PlaceOf(&rows.slab.row(static_cast<uint32_t>(i))));
+    ASSERT_EQ(rows.slab.view().at(places[i]).id, ids[i]);
+  }
+  std::map<uint64_t, bool> expected;
+  for (uint64_t id : ids) expected[id] = true;
+  EXPECT_EQ(Scan(ScanInBlocks(), rows, ids, AtPlaces{places.data()}), expected);
+  // Without the index: all that is found now is found by its place.
+  Rows no_index({});
+  for (uint64_t id : ids) {
+    if (no_index.slab.free_slots() == 0) {
+      ASSERT_TRUE(no_index.slab.Grow());
+    }
+    no_index.slab.Allocate(id);
+  }
+  ASSERT_TRUE(no_index.index.Grow());
+  EXPECT_EQ(Scan(ScanInBlocks(), no_index, ids, AtPlaces{places.data()}), expected);
+
+  for (size_t i = 0; i < ids.size(); i += 3) {  // Gone, and its place taken by another.
+    rows.Remove(ids[i]);
+    if (i % 2 == 0) rows.Add(Mix64(ids.size() + i));
+    expected[ids[i]] = false;
+  }
+  for (size_t i = 1; i < ids.size(); i += 3) places[i] = places[i + 1];   // Another's.
+  for (size_t i = 2; i < ids.size(); i += 6) places[i] = 0xFFFFFFFF - i;  // Nowhere.
+  EXPECT_EQ(Scan(ScanInBlocks(), rows, ids, AtPlaces{places.data()}), expected);
+  EXPECT_EQ(Scan(ScanOneByOne(), rows, ids, AtPlaces{places.data()}), expected);
 }
 
 TEST(StripeScanTest, ASlotWithoutARowIsNoRowOfAnyId) {

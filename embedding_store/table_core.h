@@ -59,6 +59,8 @@ struct TableCall {
   std::span<float> weights;              // kLookup, kCreate: (ids, width).
   std::span<const float> grads;          // kGradients, kDeltas: (ids, width).
   float lr_scale = 1;
+  std::span<uint32_t> places_out;    // kCreate: RowSlab's places of the rows; may be empty.
+  std::span<const uint32_t> places;  // kGradients: where rows are looked for first; may be empty.
 
   uint32_t count(uint32_t p) const { return counts.empty() ? 1 : counts[p]; }
   int64_t event_time(uint32_t p) const { return event_times.empty() ? 0 : event_times[p]; }

@@ -37,19 +37,19 @@ uint32_t TableStripe::FindSlot(uint64_t id) const {
                             [this, id](uint32_t slot) { return rows_.row(slot).id == id; });
 }
 
-template <typename Block, typename Lines, typename OnHit>
-void TableStripe::Scan(Block block, const StripePart& part, Lines used, std::vector<Missed>* missed,
-                       const OnHit& on_hit) {
+template <typename Block, typename Where, typename Lines, typename OnHit>
+void TableStripe::Scan(Block block, Where where, const StripePart& part, Lines used,
+                       std::vector<Missed>* missed, const OnHit& on_hit) {
   auto on_miss = [&](size_t k) { missed->push_back({part.position(k), Version(part.ids[k])}); };
   if (part.positions.empty()) {
     ScanRows(
-        block, index_, rows_, part.ids, used,
+        block, where, index_, rows_, part.ids, used,
         [ on_hit, first = part.first ](size_t k, RowHeader * row)
             __attribute__((always_inline)) { on_hit(first + k, row); },
         on_miss);
   } else {
     ScanRows(
-        block, index_, rows_, part.ids, used,
+        block, InIndex(), index_, rows_, part.ids, used,
         [ on_hit, positions = part.positions.data() ](size_t k, RowHeader * row)
             __attribute__((always_inline)) { on_hit(positions[k], row); },
         on_miss);
@@ -61,7 +61,7 @@ void TableStripe::ScanLookup(const TableCall& call, const StripePart& part,
   const int64_t weights_end = int64_t{sizeof(RowHeader)} + core_.layout.weight_bytes();
   if (!core_.layout.plain() || core_.cold != nullptr) {
     return WithRowLines<offsetof(RowHeader, id)>(weights_end, [&](auto lines) {
-      Scan(ScanInBlocks(), part, lines, missed,
+      Scan(ScanInBlocks(), InIndex(), part, lines, missed,
            [&](uint32_t p, RowHeader* row) { Hit(call, p, row); });
     });
   }
@@ -70,8 +70,9 @@ void TableStripe::ScanLookup(const TableCall& call, const StripePart& part,
         __attribute__((always_inline)) {
       CopyFloats(row->body(), width, out + p * width);
     };
-    WithRowLines<offsetof(RowHeader, id)>(
-        weights_end, [&](auto lines) { Scan(ScanOneByOne(), part, lines, missed, copy); });
+    WithRowLines<offsetof(RowHeader, id)>(weights_end, [&](auto lines) {
+      Scan(ScanOneByOne(), InIndex(), part, lines, missed, copy);
+    });
   };
   switch (core_.layout.width()) {
     case 8:
@@ -87,9 +88,12 @@ void TableStripe::ScanLookup(const TableCall& call, const StripePart& part,
 
 void TableStripe::ScanCall(const TableCall& call, const StripePart& part,
                            std::vector<Missed>* missed) {
-  auto scan = [&](int64_t end, const auto& on_hit) {
-    WithRowLines<0>(end, [&](auto lines) { Scan(ScanInBlocks(), part, lines, missed, on_hit); });
+  auto scan_from = [&](auto where, int64_t end, const auto& on_hit) {
+    WithRowLines<0>(end,
+                    [&](auto lines) { Scan(ScanInBlocks(), where, part, lines, missed, on_hit); });
   };
+  auto scan = [&](int64_t end, const auto& on_hit) { scan_from(InIndex(), end, on_hit); };
+  auto step = [&](uint32_t p, RowHeader* row) { HitStep(call, p, row); };
   switch (call.kind) {
     case TableCall::kLookup:
       return ScanLookup(call, part, missed);
@@ -97,8 +101,12 @@ void TableStripe::ScanCall(const TableCall& call, const StripePart& part,
       return scan(int64_t{sizeof(RowHeader)} + core_.layout.weight_bytes(),
                   [&](uint32_t p, RowHeader* row) { HitCreate(call, p, row); });
     case TableCall::kGradients:
+      if (!call.places.empty()) {
+        return scan_from(AtPlaces{call.places.data() + part.first}, rows_.stride(), step);
+      }
+      [[fallthrough]];
     case TableCall::kDeltas:
-      return scan(rows_.stride(), [&](uint32_t p, RowHeader* row) { HitStep(call, p, row); });
+      return scan(rows_.stride(), step);
     case TableCall::kPrefetch:
       return scan(sizeof(RowHeader),
                   [](uint32_t, RowHeader* row) { row->Set(kRowReferenced | kRowAwaited); });
@@ -222,6 +230,7 @@ inline void TableStripe::HitCreate(const TableCall& call, uint32_t p, RowHeader*
     row->set_frequency(0);
     InitRow(row);
   }
+  if (!call.places_out.empty()) call.places_out[p] = rows_.PlaceOf(row);
   row->set_frequency(uint64_t{row->frequency()} + call.count(p));
   if (event_time > row->event_time) {
     row->event_time = static_cast<uint32_t>(std::min<int64_t>(event_time, 0xFFFFFFFF));

@@ -138,10 +138,10 @@ absl::Status Store::PullRows(PullMode mode, std::span<const TableKeys> tables,
   RETURN_IF_ERROR(CheckCall(config_, widths_, tables, weights));
   for (size_t t = 0; t < tables.size(); ++t) {
     const TableKeys& keys = tables[t];
-    absl::Status status =
-        mode == PullMode::kReadOnly
-            ? tables_[t]->Lookup(keys.ids, weights[t])
-            : tables_[t]->LookupOrCreate(keys.ids, keys.counts, keys.event_times, weights[t]);
+    absl::Status status = mode == PullMode::kReadOnly
+                              ? tables_[t]->Lookup(keys.ids, weights[t])
+                              : tables_[t]->LookupOrCreate(keys.ids, keys.counts, keys.event_times,
+                                                           weights[t], keys.places);
     RETURN_IF_ERROR(Annotate(status, absl::StrCat("table ", TableName(t))));
   }
   STARLING_SYNC_POINT("ps:pulled");
@@ -191,7 +191,8 @@ absl::Status Store::Apply(float lr_scale, std::span<const TableKeys> tables,
                           std::span<const std::span<const float>> grads,
                           std::span<const float> dense_grads) {
   for (size_t t = 0; t < tables.size(); ++t) {
-    absl::Status status = tables_[t]->ApplyGradients(tables[t].ids, grads[t], lr_scale);
+    absl::Status status =
+        tables_[t]->ApplyGradients(tables[t].ids, grads[t], lr_scale, tables[t].places);
     if (!status.ok()) {
       return Annotate(status, absl::StrCat("table ", TableName(t),
                                            ": the batch is applied in part"

@@ -24,12 +24,15 @@
 
 namespace starling {
 
-// The ids of one table in one call. Spans of `ids`' length; counts and
-// event_times may be empty.
+// The ids of one table in one call. Spans of `ids`' length; all others may be
+// empty.
 struct TableKeys {
   std::span<const uint64_t> ids;
   std::span<const uint32_t> counts;
   std::span<const int64_t> event_times;
+  // The caller's memory, in which a pull leaves for the push of the same keys where rows are (see
+  // EmbeddingTable). A remote pull leaves it as it is: zeros say nothing.
+  std::span<uint32_t> places;
 };
 
 // How a pull treats unknown ids.

@@ -38,6 +38,7 @@ struct Step {
   Batch batch;
   ReaderPosition next;
   std::vector<TableKeys> keys;
+  std::vector<std::vector<uint32_t>> places;  // Of keys.
   std::vector<BigFloats> row_memory, grad_memory;
   std::vector<std::span<float>> rows, grads;  // (U, width) by table, over the memory.
   std::vector<std::span<const float>> pushed_grads;
@@ -254,11 +255,14 @@ absl::Status StepPipeline::Impl::Pull(Prefetcher* batches, int64_t number) {
   StageSpan span(Stage::kPull, number);
   step->number = number;
   step->keys = KeysOf(step->batch);
+  step->places.resize(step->keys.size());
   step->row_memory.resize(step->keys.size());
   step->grad_memory.resize(step->keys.size());
   step->rows.resize(step->keys.size());
   step->grads.resize(step->keys.size());
   for (size_t t = 0; t < step->keys.size(); ++t) {
+    step->places[t].assign(step->keys[t].ids.size(), 0);
+    step->keys[t].places = step->places[t];
     counts.ids_pulled += std::ssize(step->keys[t].ids);
     size_t floats = step->keys[t].ids.size() * network->spec().table_width(static_cast<int>(t));
     step->rows[t] = {step->row_memory[t].Reserve(floats), floats};
