@@ -30,8 +30,8 @@ struct TableKeys {
   std::span<const uint64_t> ids;
   std::span<const uint32_t> counts;
   std::span<const int64_t> event_times;
-  // The caller's memory, in which a pull leaves for the push of the same keys where rows are (see
-  // EmbeddingTable). A remote pull leaves it as it is: zeros say nothing.
+  // The caller's memory, in which a pull that creates leaves for the push of the same keys where
+  // rows are (see EmbeddingTable). Remote calls leave it alone.
   std::span<uint32_t> places;
 };
 

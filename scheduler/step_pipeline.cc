@@ -261,7 +261,7 @@ absl::Status StepPipeline::Impl::Pull(Prefetcher* batches, int64_t number) {
   step->rows.resize(step->keys.size());
   step->grads.resize(step->keys.size());
   for (size_t t = 0; t < step->keys.size(); ++t) {
-    step->places[t].assign(step->keys[t].ids.size(), 0);
+    step->places[t].resize(step->keys[t].ids.size());
     step->keys[t].places = step->places[t];
     counts.ids_pulled += std::ssize(step->keys[t].ids);
     size_t floats = step->keys[t].ids.size() * network->spec().table_width(static_cast<int>(t));
