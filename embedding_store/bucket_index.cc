@@ -35,32 +35,27 @@ bool BucketIndex::Grow() {
 
 void BucketIndex::Insert(uint64_t hash, uint32_t slot) {
   const View at = view();
-  uint32_t l = at.Home(hash);
-  while (at.LineAt(l).used == kEntries) {
-    ++at.LineAt(l).passed;
-    l = at.Next(l);
-  }
-  Line& line = at.LineAt(l);
-  line.tags[line.used] = View::Tag(hash);
-  line.slots[line.used] = slot;
-  ++line.used;
+  Line* line = at.HomeLine(hash);
+  for (; line->used == kEntries; line = at.LineAfter(line)) ++line->passed;
+  line->tags[line->used] = View::Tag(hash);
+  line->slots[line->used] = slot;
+  ++line->used;
   ++size_;
 }
 
 void BucketIndex::Erase(uint64_t hash, uint32_t slot) {
   const View at = view();
-  for (uint32_t l = at.Home(hash);; l = at.Next(l)) {
-    Line& line = at.LineAt(l);
-    for (uint32_t i = 0; i < line.used; ++i) {
-      if (line.slots[i] != slot) continue;
-      --line.used;
-      line.tags[i] = line.tags[line.used];
-      line.slots[i] = line.slots[line.used];
-      line.tags[line.used] = 0;
+  for (Line* line = at.HomeLine(hash);; line = at.LineAfter(line)) {
+    for (uint32_t i = 0; i < line->used; ++i) {
+      if (line->slots[i] != slot) continue;
+      --line->used;
+      line->tags[i] = line->tags[line->used];
+      line->slots[i] = line->slots[line->used];
+      line->tags[line->used] = 0;
       --size_;
       return;
     }
-    --line.passed;  // The entry lives further on, and passes here no more.
+    --line->passed;  // The entry lives further on, and passes here no more.
   }
 }
 

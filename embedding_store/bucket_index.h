@@ -28,7 +28,7 @@ namespace starling {
 
 class BucketIndex {
  public:
-  static constexpr uint32_t kNone = 0xFFFFFFFF;
+  static constexpr uint32_t kNone = 0xFFFFFFFF, kFurther = kNone - 1;  // No slots.
 
   // It begins with about `first_bytes`; room() stays 0 if the region has less.
   // The buckets of all ids have their first `common_bits` bits in common.
@@ -53,70 +53,59 @@ class BucketIndex {
     // A search in steps, each ahead of the next by some ids, so that the memory
     // they wait for is on its way at once (stripe_scan.h):
     //   HomeLine  where it begins: to be brought into cache.
-    //   Guess     the first slot there whose tag fits, if there is one: nearly
-    //             always what Find will return. Else any slot, perhaps a free one.
-    // and for the few ids whose guess was wrong:
-    //   Later     brings the next line into cache, if the home line was passed.
-    //   Others    calls prefetch(slot) for all that fit in both.
+    //   Fits      a bit for each of its entries whose tag fits: the first one's slot is
+    //             nearly always what Find will return.
+    // and for the few ids where it is not:
+    //   Second    the slot to look at next: of another entry of the home line that fits, or
+    //             of the first in the line after it, which has to be asked for before.
+    //             kNone: the id is absent; kFurther: Find has to tell.
     //   Find      the slot for which is_it(slot) holds, among those whose tag
     //             fits, here or in a later line; or kNone.
-    const Line* HomeLine(uint64_t hash) const { return &LineAt(Home(hash)); }
-    [[gnu::always_inline]] static uint32_t Guess(const Line* line, uint8_t tag) {
-      // The last place is taken for want of a better one.
-      return line->slots[std::countr_zero(Places(*line, tag) | 1u << (kEntries - 1))];
+    Line* HomeLine(uint64_t hash) const {
+      return lines_ + (((hash << common_bits_ >> 32) * count_) >> 32);
     }
+    [[gnu::always_inline]] static uint32_t Fits(const Line& line, uint8_t tag) {
+      const __m128i tags = _mm_load_si128(reinterpret_cast<const __m128i*>(line.tags));
+      const __m128i same = _mm_cmpeq_epi8(tags, _mm_set1_epi8(static_cast<char>(tag)));
+      return _mm_movemask_epi8(same) & ((1u << kEntries) - 1);
+    }
+    Line* LineAfter(Line* line) const { return line + 1 == lines_ + count_ ? lines_ : line + 1; }
     static uint8_t Tag(uint64_t hash) {
       // Bits that are not the home line's, and of which some differ also if
       // ids differ in their upper half alone.
       const uint64_t folded = hash ^ hash >> 32;
       return std::max<uint8_t>(static_cast<uint8_t>(folded ^ folded >> 8), 1);
     }
-    void Later(uint64_t hash) const {
-      const uint32_t home = Home(hash);
-      if (LineAt(home).passed > 0) PrefetchLine(&LineAt(Next(home)));
-    }
-    template <typename Prefetch>
-    void Others(uint64_t hash, const Prefetch& prefetch) const {
-      auto all = [&](const Line& line) {
-        for (uint32_t fits = Matches(line, hash); fits != 0; fits &= fits - 1) {
-          prefetch(line.slots[std::countr_zero(fits)]);
-        }
-      };
-      const uint32_t home = Home(hash);
-      all(LineAt(home));
-      if (LineAt(home).passed > 0) all(LineAt(Next(home)));
+    uint32_t Second(Line* home, uint8_t tag) const {
+      Line* line = home;
+      uint32_t fits = Fits(*line, tag);
+      fits &= fits - 1;
+      if (fits == 0) {
+        if (line->passed == 0) return kNone;
+        line = LineAfter(line);
+        fits = Fits(*line, tag);
+        if (fits == 0) return line->passed == 0 ? kNone : kFurther;
+      }
+      return line->slots[std::countr_zero(fits)];
     }
     template <typename IsIt>
     uint32_t Find(uint64_t hash, const IsIt& is_it) const {
-      const uint32_t home = Home(hash);
-      uint32_t l = home;
+      Line* const home = HomeLine(hash);
+      Line* line = home;
       do {
-        const Line& line = LineAt(l);
-        for (uint32_t fits = Matches(line, hash); fits != 0; fits &= fits - 1) {
-          const uint32_t slot = line.slots[std::countr_zero(fits)];
+        for (uint32_t fits = Matches(*line, hash); fits != 0; fits &= fits - 1) {
+          const uint32_t slot = line->slots[std::countr_zero(fits)];
           if (is_it(slot)) return slot;
         }
-        if (line.passed == 0) return kNone;
-        l = Next(l);
-      } while (l != home);  // In a tiny index every line may have been passed.
+        if (line->passed == 0) return kNone;
+        line = LineAfter(line);
+      } while (line != home);  // In a tiny index every line may have been passed.
       return kNone;
     }
 
    private:
     friend class BucketIndex;
-    Line& LineAt(uint32_t line) const { return lines_[line]; }
-    uint32_t Home(uint64_t hash) const {
-      return static_cast<uint32_t>(((hash << common_bits_ >> 32) * count_) >> 32);
-    }
-    uint32_t Next(uint32_t line) const { return line + 1 == count_ ? 0 : line + 1; }
-    // Bits of the entries with this tag; those from kEntries on mean nothing.
-    static uint32_t Places(const Line& line, uint8_t tag) {
-      const __m128i tags = _mm_load_si128(reinterpret_cast<const __m128i*>(line.tags));
-      return _mm_movemask_epi8(_mm_cmpeq_epi8(tags, _mm_set1_epi8(static_cast<char>(tag))));
-    }
-    static uint32_t Matches(const Line& line, uint64_t hash) {
-      return Places(line, Tag(hash)) & ((1u << kEntries) - 1);
-    }
+    static uint32_t Matches(const Line& line, uint64_t hash) { return Fits(line, Tag(hash)); }
 
     Line* lines_;
     uint64_t count_;

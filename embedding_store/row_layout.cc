@@ -1,6 +1,7 @@
 #include "embedding_store/row_layout.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -158,19 +159,37 @@ void RowLayout::Init(uint64_t table_seed, uint64_t id, float steps, char* body) 
   if (!plain()) Pack(row, body);
 }
 
-void RowLayout::StepSegments(float lr_scale, uint64_t key, char* body,
-                             std::span<const float> grad) const {
-  if (plain()) {
-    return Apply(lr_scale, {reinterpret_cast<float*>(body), static_cast<size_t>(floats())}, grad);
+void RowLayout::Step(float lr_scale, std::span<const RowToStep> rows) const {
+  if (plain()) return StepPlain(lr_scale, rows);
+  for (const RowToStep& row : rows) StepNarrow(lr_scale, row);
+}
+
+void RowLayout::StepPlain(float lr_scale, std::span<const RowToStep> rows) const {
+  constexpr size_t kAtOnce = 16;
+  std::array<RowStep, kAtOnce> steps;
+  for (; !rows.empty(); rows = rows.subspan(std::min(kAtOnce, rows.size()))) {
+    const size_t n = std::min(kAtOnce, rows.size());
+    for (const Segment& s : segments_) {
+      for (size_t i = 0; i < n; ++i) {
+        float* const weights = reinterpret_cast<float*>(rows[i].body);
+        steps[i] =
+            s.optimizer->StepOf(lr_scale, s.dim, weights + s.weight_offset,
+                                weights + width_ + s.state_offset, rows[i].grad + s.weight_offset);
+      }
+      s.optimizer->Update(std::span(steps).first(n));
+    }
   }
-  std::span<float> weights = Scratch(width_), state = State(body);
-  DecodeWeights(body, weights.data());
+}
+
+void RowLayout::StepNarrow(float lr_scale, const RowToStep& row) const {
+  std::span<float> weights = Scratch(width_), state = State(row.body);
+  DecodeWeights(row.body, weights.data());
   for (const Segment& s : segments_) {
     s.optimizer->Step(lr_scale, weights.subspan(s.weight_offset, s.dim),
                       state.subspan(s.state_offset, s.state_size),
-                      grad.subspan(s.weight_offset, s.dim));
+                      {row.grad + s.weight_offset, static_cast<size_t>(s.dim)});
   }
-  EncodeWeights(weights.data(), key, body);
+  EncodeWeights(weights.data(), row.key, row.body);
 }
 
 void RowLayout::AddDelta(uint64_t key, char* body, std::span<const float> delta) const {

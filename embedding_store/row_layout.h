@@ -86,22 +86,23 @@ class RowLayout {
   void Unpack(const char* body, std::span<float> floats) const;
   // Rounds to nearest: what was unpacked packs into the same bytes.
   void Pack(std::span<const float> floats, char* body) const;
-  // As InitRow, SetSteps and Apply. Narrow weights are rounded at random by
-  // `key` (a number of the row's own) and their new values, so a replay
+  // As InitRow, SetSteps and Apply, the latter for some rows. Narrow weights are rounded at
+  // random by `key` (a number of the row's own) and their new values, so a replay
   // rounds alike.
   void Init(uint64_t table_seed, uint64_t id, float steps, char* body) const;
-  void Step(float lr_scale, uint64_t key, char* body, std::span<const float> grad) const {
-    if (segments_.size() > 1 || !plain()) return StepSegments(lr_scale, key, body, grad);
-    float* const weights = reinterpret_cast<float*>(body);
-    segments_[0].optimizer->Step(lr_scale, {weights, static_cast<size_t>(width_)},
-                                 {weights + width_, static_cast<size_t>(state_size_)}, grad);
-  }
+  struct RowToStep {
+    uint64_t key;
+    char* body;
+    const float* grad;  // (width)
+  };
+  void Step(float lr_scale, std::span<const RowToStep> rows) const;
   // Adds `delta` (width) to the weights; the state stays.
   void AddDelta(uint64_t key, char* body, std::span<const float> delta) const;
   double Norm(const char* body) const;  // Of all weights.
 
  private:
-  void StepSegments(float lr_scale, uint64_t key, char* body, std::span<const float> grad) const;
+  void StepPlain(float lr_scale, std::span<const RowToStep> rows) const;
+  void StepNarrow(float lr_scale, const RowToStep& row) const;
   void DecodeWeights(const char* body, float* weights) const;
   void EncodeWeights(const float* weights, uint64_t key, char* body) const;
   std::span<float> State(char* body) const {

@@ -59,6 +59,12 @@ struct __attribute__((packed, aligned(4))) RowHeader {
     const auto kept = static_cast<uint32_t>(std::min<uint64_t>(frequency, kFrequencyMax));
     flags_frequency = flags() | kept << kFlagBits;
   }
+  // Adds to the frequency, as far as it goes, and sets flags.
+  void AddSights(uint32_t sights, uint32_t flags) {
+    const uint64_t sum = (flags_frequency | flags) + (uint64_t{sights} << kFlagBits);
+    flags_frequency = sum >> 32 == 0 ? static_cast<uint32_t>(sum)
+                                     : kFrequencyMax << kFlagBits | static_cast<uint8_t>(sum);
+  }
   RowMeta meta() const { return {event_time, frequency(), epoch}; }
   void set_meta(const RowMeta& meta) {
     event_time = static_cast<uint32_t>(std::clamp<int64_t>(meta.event_time, 0, 0xFFFFFFFF));

@@ -15,9 +15,9 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <span>
-#include <type_traits>
 
 #include "base/optimizer.h"
 #include "embedding_store/bucket_index.h"
@@ -68,16 +68,17 @@ inline constexpr size_t kScanIdsMax = 512;
 // larger blocks leave the memory idle while their rows are used.
 template <size_t kRows, size_t kAhead>
 struct ScanBlock {};
-using ScanOneByOne = ScanBlock<1, 24>;
+using ScanOneByOne = ScanBlock<1, 16>;
 using ScanInBlocks = ScanBlock<4, 16>;
 
 // Where the row of ids[k] probably is: what the id's home line makes expect. The
-// line of an id has to be asked for (Ask) some ids before.
+// line of an id has to be asked for (Ask) some ids before. Where that line has nothing that fits,
+// the next one is asked for, in which the few that did not find room are searched for later.
 template <size_t kAhead>
 class LineGuesses {
  public:
-  [[gnu::always_inline]] LineGuesses(const BucketIndex::View& index, const uint64_t* ids,
-                                     size_t n) {
+  [[gnu::always_inline]] LineGuesses(const BucketIndex::View& index, const uint64_t* ids, size_t n)
+      : index_(index) {
     for (size_t k = 0; k < n; ++k) {
       const uint64_t hash = BucketIndex::HashOf(ids[k]);
       lines_[k] = index.HomeLine(hash);
@@ -88,11 +89,23 @@ class LineGuesses {
   }
   [[gnu::always_inline]] void Ask(size_t k) const { PrefetchLine(lines_[k]); }
   [[gnu::always_inline]] RowHeader* Of(const RowSlab::View& rows, size_t k) const {
-    return &rows.row(BucketIndex::View::Guess(lines_[k], tags_[k]));
+    const uint32_t fits = BucketIndex::View::Fits(*lines_[k], tags_[k]);
+    if (fits == 0) [[unlikely]] {
+      PrefetchLine(index_.LineAfter(lines_[k]));
+      return const_cast<RowHeader*>(&kNoRowHeader);
+    }
+    return &rows.row(lines_[k]->slots[std::countr_zero(fits)]);
+  }
+  // Where it is if not there. The id that free slots have is not expected anywhere.
+  uint32_t Second(size_t k, uint64_t id) const {
+    return id == RowSlab::kNoRow ? BucketIndex::kFurther : index_.Second(lines_[k], tags_[k]);
   }
 
  private:
-  const BucketIndex::Line* lines_[kScanIdsMax + kAhead];
+  static constexpr RowHeader kNoRowHeader = {.id = RowSlab::kNoRow};
+
+  const BucketIndex::View index_;
+  BucketIndex::Line* lines_[kScanIdsMax + kAhead];
   uint8_t tags_[kScanIdsMax];
 };
 template <size_t kAhead>
@@ -102,26 +115,37 @@ template <size_t kAhead>
 }
 
 // The same where it is known where the rows were: RowSlab's place of ids[k] is places[k].
-struct AtPlaces {
+struct PlaceGuesses {
   const uint32_t* places;
+  BucketIndex::View index;
   [[gnu::always_inline]] void Ask(size_t) const {}
   [[gnu::always_inline]] RowHeader* Of(const RowSlab::View& rows, size_t k) const {
     return &rows.at(places[k]);
   }
+  uint32_t Second(size_t, uint64_t id) const {
+    PrefetchLine(index.HomeLine(BucketIndex::HashOf(id)));
+    return BucketIndex::kFurther;
+  }
 };
 template <size_t kAhead>
-[[gnu::always_inline]] inline AtPlaces GuessesOf(AtPlaces places, const uint64_t*, size_t) {
+[[gnu::always_inline]] inline PlaceGuesses GuessesOf(PlaceGuesses places, const uint64_t*, size_t) {
   return places;
 }
 
-// For at most kScanIdsMax ids. `from` is the index or AtPlaces. It returns how many it set aside
-// in `late`.
+// An id whose row was not where it was looked for first.
+struct LateId {
+  uint32_t k;
+  uint32_t slot;  // As of BucketIndex::View::Second.
+};
+
+// For at most kScanIdsMax ids. `from` is the index or PlaceGuesses. It returns how many it set aside
+// in `late`, with the row that is to be looked at next on its way.
 template <size_t kBlock, size_t kRowAhead, typename From, typename Lines, typename OnHit>
 [[gnu::always_inline]] inline size_t ScanGuesses(ScanBlock<kBlock, kRowAhead>, const From from,
                                                  const RowSlab::View rows, const uint64_t* ids,
                                                  size_t n, Lines used, const OnHit on_hit,
-                                                 uint16_t* late) {
-  constexpr size_t kLineAhead = kRowAhead + 24;
+                                                 LateId* late) {
+  constexpr size_t kLineAhead = kRowAhead + 16;
   const auto first = GuessesOf<kLineAhead>(from, ids, n);
   RowHeader* guesses[kScanIdsMax];
   size_t lates = 0;
@@ -134,7 +158,9 @@ template <size_t kBlock, size_t kRowAhead, typename From, typename Lines, typena
     if (guesses[k]->id == ids[k] && ids[k] != RowSlab::kNoRow) [[likely]] {
       on_hit(k, guesses[k]);
     } else {
-      late[lates++] = static_cast<uint16_t>(k);
+      const uint32_t slot = first.Second(k, ids[k]);
+      if (slot < BucketIndex::kFurther) PrefetchRow(&rows.row(slot), used);
+      late[lates++] = {static_cast<uint32_t>(k), slot};
     }
   };
   for (size_t k = 0; k < kLineAhead; ++k) first.Ask(k);
@@ -162,8 +188,14 @@ template <typename... Args>
   return ScanGuesses(args...);
 }
 
-// Rows are looked for in the index from the start.
-struct InIndex {};
+// Where rows are looked for first: in the index, or where ids[k]'s was, which is places[k].
+struct InIndex {
+  const BucketIndex::View& From(const BucketIndex::View& index, size_t) const { return index; }
+};
+struct AtPlaces {
+  const uint32_t* places;
+  PlaceGuesses From(const BucketIndex::View& index, size_t k) const { return {places + k, index}; }
+};
 
 // Calls on_hit(k, row) for every ids[k] that has a row in memory, and
 // on_miss(k) for the others. `used` is what on_hit reads or writes of a row. `where` is InIndex or
@@ -172,39 +204,30 @@ template <typename Block, typename Where, typename Lines, typename OnHit, typena
 void ScanRows(Block block, Where where, const BucketIndex& index_now, const RowSlab& rows_now,
               std::span<const uint64_t> all, Lines used, const OnHit& on_hit,
               const OnMiss& on_miss) {
-  constexpr bool kPlaced = std::is_same_v<Where, AtPlaces>;
   const BucketIndex::View index = index_now.view();
   const RowSlab::View rows = rows_now.view();
   static const bool avx2 = BestInstructionSet() == InstructionSet::kAvx2;
-  uint16_t late[kScanIdsMax];
+  LateId late[kScanIdsMax];
   for (size_t first = 0; first < all.size(); first += kScanIdsMax) {
     const uint64_t* const ids = all.data() + first;
     const size_t n = std::min(kScanIdsMax, all.size() - first);
     auto hit = [ on_hit, first ](size_t k, RowHeader * row) __attribute__((always_inline)) {
       on_hit(first + k, row);
     };
-    const auto from = [&] {
-      if constexpr (kPlaced) {
-        return AtPlaces{where.places + first};
-      } else {
-        return index;
-      }
-    }();
+    const auto from = where.From(index, first);
     const size_t lates = avx2 ? ScanGuessesAvx2(block, from, rows, ids, n, used, hit, late)
                               : ScanGuessesBase(block, from, rows, ids, n, used, hit, late);
-    auto hash = [&](size_t l) { return BucketIndex::HashOf(ids[late[l]]); };
-    for (size_t l = 0; kPlaced && l < lates; ++l) PrefetchLine(index.HomeLine(hash(l)));
-    for (size_t l = 0; l < lates; ++l) index.Later(hash(l));
-    for (size_t l = 0; l < lates; ++l) {
-      index.Others(hash(l), [&](uint32_t slot) { PrefetchRow(&rows.row(slot), used); });
-    }
-    for (size_t l = 0; l < lates; ++l) {
-      const uint64_t id = ids[late[l]];
-      const uint32_t slot = index.Find(hash(l), [&](uint32_t s) { return rows.row(s).id == id; });
+    for (const LateId& l : std::span(late).first(lates)) {
+      const uint64_t id = ids[l.k];
+      auto is_it = [&](uint32_t slot) { return rows.row(slot).id == id; };
+      uint32_t slot = l.slot;
+      if (slot == BucketIndex::kFurther || (slot != BucketIndex::kNone && !is_it(slot))) {
+        slot = index.Find(BucketIndex::HashOf(id), is_it);
+      }
       if (slot == BucketIndex::kNone) {
-        on_miss(first + late[l]);
+        on_miss(first + l.k);
       } else {
-        hit(late[l], &rows.row(slot));
+        hit(l.k, &rows.row(slot));
       }
     }
   }

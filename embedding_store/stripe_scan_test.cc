@@ -137,12 +137,12 @@ TEST(StripeScanTest, BothInstructionSetsGiveTheSame) {
   auto run = [&](auto scan) {
     std::vector<size_t> hits;
     std::vector<size_t>* const to = &hits;
-    uint16_t late[kScanIdsMax];
+    LateId late[kScanIdsMax];
     const size_t lates = scan(
         ScanInBlocks(), rows.index.view(), rows.slab.view(),
         static_cast<const uint64_t*>(ids.data()), ids.size(), RowLines<0, 1>{24},
-        [to](size_t k, RowHeader*) { to->push_back(k); }, static_cast<uint16_t*>(late));
-    hits.insert(hits.end(), late, late + lates);
+        [to](size_t k, RowHeader*) { to->push_back(k); }, static_cast<LateId*>(late));
+    for (const LateId& l : std::span(late).first(lates)) hits.insert(hits.end(), {l.k, l.slot});
     return hits;
   };
   EXPECT_EQ(run([](auto... args) { return ScanGuessesAvx2(args...); }),

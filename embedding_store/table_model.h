@@ -56,7 +56,9 @@ class TableModel {
   }
   void Apply(uint64_t id, std::span<const float> grad, float lr_scale) {
     auto it = rows.find(id);
-    if (it != rows.end()) layout_.Step(lr_scale, seed_ ^ id, it->second.body.data(), grad);
+    if (it == rows.end()) return;
+    const RowLayout::RowToStep row = {seed_ ^ id, it->second.body.data(), grad.data()};
+    layout_.Step(lr_scale, {&row, 1});
   }
   void AddDelta(uint64_t id, std::span<const float> delta) {
     auto it = rows.find(id);

@@ -14,7 +14,70 @@ namespace {
 constexpr int64_t kNotesPart = 32;   // One in so many bytes of a stripe is for notes of ids,
 constexpr int64_t kNotesMax = 4096;  // and of no more ids than a few batches bring.
 
+// Calls fn(width, lines of a row from kBegin to the end of its weights), where width is a number
+// that is known when this is compiled if the weights are that many floats, and an int otherwise.
+template <int64_t kBegin, typename Fn>
+void WithWidth(const RowLayout& layout, const Fn& fn) {
+  const int64_t end = int64_t{sizeof(RowHeader)} + layout.weight_bytes();
+  auto known = [&]<int kWidth>(std::integral_constant<int, kWidth> width) {
+    fn(width, RowLines<kBegin, StepsOf(sizeof(RowHeader) + 4 * kWidth - kBegin)>{end});
+  };
+  switch (layout.plain() ? layout.width() : 0) {
+    case 8:
+      return known(std::integral_constant<int, 8>());
+    case 16:
+      return known(std::integral_constant<int, 16>());
+    case 32:
+      return known(std::integral_constant<int, 32>());
+    default:
+      return WithRowLines<kBegin>(end, [&](auto lines) { fn(layout.width(), lines); });
+  }
+}
+
+// Of a row, all of them.
+template <typename Width>
+[[gnu::always_inline]] inline void CopyWeights(const RowLayout& layout, Width width,
+                                               const RowHeader& row, float* weights) {
+  if constexpr (std::is_same_v<Width, int>) {
+    layout.ReadWeights(row.body(), weights);
+  } else {
+    CopyFloats(row.body(), width, weights);
+  }
+}
+
 }  // namespace
+
+// Taken out of the call and the stripe, so that the loop over its rows is short.
+struct TableStripe::Pulled {
+  const uint32_t* counts = nullptr;      // Null: 1 each.
+  const int64_t* event_times = nullptr;  // Null: unknown.
+  uint32_t* places = nullptr;            // Null: nobody asks.
+  float* weights = nullptr;
+  uint32_t epoch = 0;
+  const RowHeader* aside_from = nullptr;  // From here on a snapshot may want rows first.
+};
+
+class TableStripe::StepBlock {
+ public:
+  StepBlock(const RowLayout& layout, float lr_scale) : layout_(layout), lr_scale_(lr_scale) {}
+  ~StepBlock() { Step(); }
+  StepBlock(const StepBlock&) = delete;
+  StepBlock& operator=(const StepBlock&) = delete;
+  void Add(const RowLayout::RowToStep& row) {
+    rows_[count_++] = row;
+    if (count_ == rows_.size()) Step();
+  }
+
+ private:
+  void Step() {
+    layout_.Step(lr_scale_, std::span(rows_).first(count_));
+    count_ = 0;
+  }
+  const RowLayout& layout_;
+  const float lr_scale_;
+  size_t count_ = 0;
+  std::array<RowLayout::RowToStep, 8> rows_;
+};
 
 TableStripe::TableStripe(TableCore* core)
     : core_(*core),
@@ -58,57 +121,59 @@ void TableStripe::Scan(Block block, Where where, const StripePart& part, Lines u
 
 void TableStripe::ScanLookup(const TableCall& call, const StripePart& part,
                              std::vector<Missed>* missed) {
-  const int64_t weights_end = int64_t{sizeof(RowHeader)} + core_.layout.weight_bytes();
-  if (!core_.layout.plain() || core_.cold != nullptr) {
-    return WithRowLines<offsetof(RowHeader, id)>(weights_end, [&](auto lines) {
-      Scan(ScanInBlocks(), InIndex(), part, lines, missed,
-           [&](uint32_t p, RowHeader* row) { Hit(call, p, row); });
-    });
-  }
-  auto scan = [&](auto width) {  // One that is known when this is compiled unrolls.
-    auto copy = [ out = call.weights.data(), width ](size_t p, RowHeader * row)
-        __attribute__((always_inline)) {
-      CopyFloats(row->body(), width, out + p * width);
+  float* const out = call.weights.data();
+  WithWidth<offsetof(RowHeader, id)>(core_.layout, [&](auto width, auto lines) {
+    auto copy = [ this, out, width ](size_t p, RowHeader * row) __attribute__((always_inline)) {
+      CopyWeights(core_.layout, width, *row, out + p * width);
     };
-    WithRowLines<offsetof(RowHeader, id)>(weights_end, [&](auto lines) {
+    auto mark_and_copy = [copy](size_t p, RowHeader* row) {
+      row->SetShared(kRowReferenced);
+      copy(p, row);
+    };
+    if (core_.cold == nullptr) {
       Scan(ScanOneByOne(), InIndex(), part, lines, missed, copy);
-    });
-  };
-  switch (core_.layout.width()) {
-    case 8:
-      return scan(std::integral_constant<int, 8>());
-    case 16:
-      return scan(std::integral_constant<int, 16>());
-    case 32:
-      return scan(std::integral_constant<int, 32>());
-    default:
-      return scan(core_.layout.width());
-  }
+    } else {
+      Scan(ScanInBlocks(), InIndex(), part, lines, missed, mark_and_copy);
+    }
+  });
+}
+
+void TableStripe::ScanCreate(const TableCall& call, const StripePart& part,
+                             std::vector<Missed>* missed) {
+  WithWidth<0>(core_.layout, [&](auto width, auto lines) {
+    auto create = [ this, pulled = PulledOf(call), width ](uint32_t p, RowHeader * row)
+        __attribute__((always_inline)) { HitCreate(pulled, width, p, row); };
+    Scan(ScanInBlocks(), InIndex(), part, lines, missed, create);
+  });
+}
+
+void TableStripe::ScanSteps(const TableCall& call, const StripePart& part,
+                            std::vector<Missed>* missed) {
+  StepBlock steps(core_.layout, call.lr_scale);
+  auto step = [&](uint32_t p, RowHeader* row)
+      __attribute__((always_inline)) { HitStep(call, p, row, &steps); };
+  WithRowLines<0>(rows_.stride(), [&](auto lines) {
+    if (call.places.empty()) return Scan(ScanInBlocks(), InIndex(), part, lines, missed, step);
+    Scan(ScanInBlocks(), AtPlaces{call.places.data() + part.first}, part, lines, missed, step);
+  });
 }
 
 void TableStripe::ScanCall(const TableCall& call, const StripePart& part,
                            std::vector<Missed>* missed) {
-  auto scan_from = [&](auto where, int64_t end, const auto& on_hit) {
-    WithRowLines<0>(end,
-                    [&](auto lines) { Scan(ScanInBlocks(), where, part, lines, missed, on_hit); });
-  };
-  auto scan = [&](int64_t end, const auto& on_hit) { scan_from(InIndex(), end, on_hit); };
-  auto step = [&](uint32_t p, RowHeader* row) { HitStep(call, p, row); };
   switch (call.kind) {
     case TableCall::kLookup:
       return ScanLookup(call, part, missed);
     case TableCall::kCreate:
-      return scan(int64_t{sizeof(RowHeader)} + core_.layout.weight_bytes(),
-                  [&](uint32_t p, RowHeader* row) { HitCreate(call, p, row); });
+      return ScanCreate(call, part, missed);
     case TableCall::kGradients:
-      if (!call.places.empty()) {
-        return scan_from(AtPlaces{call.places.data() + part.first}, rows_.stride(), step);
-      }
-      [[fallthrough]];
+      return ScanSteps(call, part, missed);
     case TableCall::kDeltas:
-      return scan(rows_.stride(), step);
+      return WithRowLines<0>(rows_.stride(), [&](auto lines) {
+        Scan(ScanInBlocks(), InIndex(), part, lines, missed,
+             [&](uint32_t p, RowHeader* row) { HitDelta(call, p, row); });
+      });
     case TableCall::kPrefetch:
-      return scan(sizeof(RowHeader),
+      return Scan(ScanInBlocks(), InIndex(), part, RowLines<0, 1>{sizeof(RowHeader)}, missed,
                   [](uint32_t, RowHeader* row) { row->Set(kRowReferenced | kRowAwaited); });
   }
 }
@@ -212,43 +277,68 @@ void TableStripe::Hit(const TableCall& call, uint32_t p, RowHeader* row) {
       row->SetShared(kRowReferenced);
       return core_.layout.ReadWeights(row->body(), &call.weights[size_t{p} * core_.layout.width()]);
     case TableCall::kCreate:
-      return HitCreate(call, p, row);
-    case TableCall::kGradients:
+      return HitCreate(PulledOf(call), core_.layout.width(), p, row);
+    case TableCall::kGradients: {
+      StepBlock steps(core_.layout, call.lr_scale);
+      return HitStep(call, p, row, &steps);
+    }
     case TableCall::kDeltas:
-      return HitStep(call, p, row);
+      return HitDelta(call, p, row);
     case TableCall::kPrefetch:
       return row->Set(kRowReferenced | kRowAwaited);
   }
 }
 
-inline void TableStripe::HitCreate(const TableCall& call, uint32_t p, RowHeader* row) {
-  const int64_t event_time = call.event_time(p);
-  BeforeChange(row);
-  if (Expired(row->event_time, event_time)) {
-    ++stats_.expired;
-    row->event_time = 0;
-    row->set_frequency(0);
-    InitRow(row);
-  }
-  if (!call.places_out.empty()) call.places_out[p] = rows_.PlaceOf(row);
-  row->set_frequency(uint64_t{row->frequency()} + call.count(p));
-  if (event_time > row->event_time) {
-    row->event_time = static_cast<uint32_t>(std::min<int64_t>(event_time, 0xFFFFFFFF));
-  }
-  Changed(row);
-  core_.layout.ReadWeights(row->body(), &call.weights[size_t{p} * core_.layout.width()]);
+TableStripe::Pulled TableStripe::PulledOf(const TableCall& call) const {
+  Pulled pulled;
+  if (!call.counts.empty()) pulled.counts = call.counts.data();
+  if (!call.event_times.empty()) pulled.event_times = call.event_times.data();
+  if (!call.places_out.empty()) pulled.places = call.places_out.data();
+  pulled.weights = call.weights.data();
+  pulled.epoch = core_.epoch.load(std::memory_order_relaxed);
+  if (cursor_ != kNoCursor) pulled.aside_from = &rows_.row(cursor_);
+  return pulled;
 }
 
-inline void TableStripe::HitStep(const TableCall& call, uint32_t p, RowHeader* row) {
+template <typename Width>
+[[gnu::always_inline]] inline void TableStripe::HitCreate(const Pulled& pulled, Width width,
+                                                          uint32_t p, RowHeader* row) {
+  if (pulled.aside_from != nullptr && row >= pulled.aside_from) [[unlikely]]
+    BeforeChange(row);
+  if (pulled.event_times != nullptr) {
+    const int64_t time = pulled.event_times[p];
+    if (Expired(row->event_time, time)) [[unlikely]]
+      Renew(row);
+    if (time > row->event_time) {
+      row->event_time = static_cast<uint32_t>(std::min<int64_t>(time, 0xFFFFFFFF));
+    }
+  }
+  if (pulled.places != nullptr) pulled.places[p] = rows_.PlaceOf(row);
+  row->AddSights(pulled.counts != nullptr ? pulled.counts[p] : 1, kRowDirty | kRowReferenced);
+  row->epoch = pulled.epoch;
+  CopyWeights(core_.layout, width, *row, pulled.weights + size_t{p} * width);
+}
+
+void TableStripe::Renew(RowHeader* row) {
+  ++stats_.expired;
+  row->event_time = 0;
+  row->set_frequency(0);
+  InitRow(row);
+}
+
+[[gnu::always_inline]] inline void TableStripe::HitStep(const TableCall& call, uint32_t p,
+                                                        RowHeader* row, StepBlock* steps) {
+  BeforeChange(row);
+  steps->Add({core_.seed ^ row->id, row->body(), &call.grads[size_t{p} * core_.layout.width()]});
+  if (core_.dense) row->Set(kRowStepped);
+  row->Clear(kRowAwaited);
+  Changed(row);
+}
+
+void TableStripe::HitDelta(const TableCall& call, uint32_t p, RowHeader* row) {
   const size_t width = core_.layout.width();
   BeforeChange(row);
-  const std::span<const float> grad = call.grads.subspan(p * width, width);
-  if (call.kind == TableCall::kDeltas) {
-    core_.layout.AddDelta(core_.seed ^ row->id, row->body(), grad);
-  } else {
-    core_.layout.Step(call.lr_scale, core_.seed ^ row->id, row->body(), grad);
-    if (core_.dense) row->Set(kRowStepped);
-  }
+  core_.layout.AddDelta(core_.seed ^ row->id, row->body(), call.grads.subspan(p * width, width));
   row->Clear(kRowAwaited);
   Changed(row);
 }
@@ -273,7 +363,7 @@ void TableStripe::Absent(const TableCall& call, uint32_t p, bool admitted) {
     InitRow(row);
     // Born in this epoch, before the change that HitCreate makes of it.
     row->epoch = core_.epoch.load(std::memory_order_relaxed);
-    return HitCreate(call, p, row);
+    return Hit(call, p, row);
   }
   if (call.kind == TableCall::kCreate) ++stats_.refused;
   if (!call.weights.empty()) std::fill_n(&call.weights[p * width], width, 0.0f);
@@ -286,11 +376,12 @@ void TableStripe::InitRow(RowHeader* row) {
 
 void TableStripe::StepOthers(float lr_scale) {
   const std::vector<float> zeros(core_.layout.width(), 0.0f);
+  StepBlock steps(core_.layout, lr_scale);
   for (uint32_t slot = 0; slot < rows_.slots(); ++slot) {
     RowHeader& row = rows_.row(slot);
     if (row.has(kRowUsed) && !row.has(kRowStepped)) {
       BeforeChange(&row);
-      core_.layout.Step(lr_scale, core_.seed ^ row.id, row.body(), zeros);
+      steps.Add({core_.seed ^ row.id, row.body(), zeros.data()});
       Changed(&row);
     }
     row.Clear(kRowStepped);

@@ -100,6 +100,8 @@ class TableStripe {
 
  private:
   class ColdCopies;  // Of rows that come from a file.
+  struct Pulled;     // What kCreate needs for every row that it finds.
+  class StepBlock;   // Rows that take their step together.
 
   static constexpr uint32_t kVersions = 1024;
   static constexpr uint32_t kNoCursor = 0xFFFFFFFF;
@@ -128,6 +130,10 @@ class TableStripe {
             std::vector<Missed>* missed, const OnHit& on_hit) ABSL_SHARED_LOCKS_REQUIRED(mu_);
   void ScanLookup(const TableCall& call, const StripePart& part, std::vector<Missed>* missed)
       ABSL_SHARED_LOCKS_REQUIRED(mu_);
+  void ScanCreate(const TableCall& call, const StripePart& part, std::vector<Missed>* missed)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void ScanSteps(const TableCall& call, const StripePart& part, std::vector<Missed>* missed)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ScanCall(const TableCall& call, const StripePart& part, std::vector<Missed>* missed)
       ABSL_SHARED_LOCKS_REQUIRED(mu_);
   // Handles ids that were not in memory; `rows` null: nor in the cold tier.
@@ -139,10 +145,17 @@ class TableStripe {
   void FromCold(const TableCall& call, uint32_t p, const RowHeader& row)
       ABSL_SHARED_LOCKS_REQUIRED(mu_);
   void Absent(const TableCall& call, uint32_t p, bool admitted) ABSL_SHARED_LOCKS_REQUIRED(mu_);
-  void HitCreate(const TableCall& call, uint32_t p, RowHeader* row)
+  // `width` is the layout's, perhaps one that is known when this is compiled.
+  template <typename Width>
+  void HitCreate(const Pulled& pulled, Width width, uint32_t p, RowHeader* row)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void HitStep(const TableCall& call, uint32_t p, RowHeader* row)
+  void HitStep(const TableCall& call, uint32_t p, RowHeader* row, StepBlock* steps)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void HitDelta(const TableCall& call, uint32_t p, RowHeader* row)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Pulled PulledOf(const TableCall& call) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // An expired row begins anew.
+  void Renew(RowHeader* row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Steps by a gradient of 0 the rows that the call did not name.
   void StepOthers(float lr_scale) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Called before a row's bytes change or go: a snapshot under way gets it

@@ -16,7 +16,9 @@
 
 #include <cmath>
 #include <memory>
+#include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "base/optimizer.h"
@@ -64,18 +66,42 @@ class RuleOptimizer : public Optimizer {
   const Rule rule_;
 };
 
+// A width that is known when this is compiled leaves no loop over a row.
+template <typename Rule>
+[[gnu::always_inline]] inline void StepAll(const Rule& rule, std::span<const RowStep> rows) {
+  auto all = [&](auto n) __attribute__((always_inline)) {
+    for (RowStep row : rows) {
+      row.n = n;
+      rule.Step(row);
+    }
+  };
+  if (rows.empty()) return;
+  switch (rows[0].n) {
+    case 8:
+      return all(std::integral_constant<int, 8>());
+    case 16:
+      return all(std::integral_constant<int, 16>());
+    case 32:
+      return all(std::integral_constant<int, 32>());
+    default:
+      return all(rows[0].n);
+  }
+}
+
 template <typename Rule>
 class BaseOptimizer final : public RuleOptimizer<Rule> {
  public:
   using RuleOptimizer<Rule>::RuleOptimizer;
-  void Update(const RowStep& row) const final { this->rule_.Step(row); }
+  void Update(std::span<const RowStep> rows) const final { StepAll(this->rule_, rows); }
 };
 
 template <typename Rule>
 class Avx2Optimizer final : public RuleOptimizer<Rule> {
  public:
   using RuleOptimizer<Rule>::RuleOptimizer;
-  [[gnu::target("avx2")]] void Update(const RowStep& row) const final { this->rule_.Step(row); }
+  [[gnu::target("avx2")]] void Update(std::span<const RowStep> rows) const final {
+    StepAll(this->rule_, rows);
+  }
 };
 
 template <typename Rule>
