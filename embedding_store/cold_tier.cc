@@ -130,8 +130,8 @@ class EpochCollectorFactory : public rocksdb::TablePropertiesCollectorFactory {
   const char* Name() const override { return "StarlingEpochCollectorFactory"; }
 };
 
-// Flushes and merges run on RocksDB's threads: here tests get hold of them, and counters that nobody
-// reads are switched off.
+// Flushes and merges run on RocksDB's threads: here tests get hold of them, and counters that
+// nobody reads are switched off.
 class BackgroundPoints : public rocksdb::EventListener {
  public:
   void OnFlushBegin(rocksdb::DB*, const rocksdb::FlushJobInfo&) override {
@@ -158,7 +158,8 @@ rocksdb::Options MakeOptions(int64_t memory_bytes, int64_t row_bytes,
   table.cache_index_and_filter_blocks = true;  // So that they are bounded too.
   table.cache_index_and_filter_blocks_with_high_priority = true;
   table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(10, false));
-  table.use_delta_encoding = false;  // A tenth of a key is spared otherwise, and each is put together.
+  table.use_delta_encoding =
+      false;  // A tenth of a key is spared otherwise, and each is put together.
   rocksdb::Options options;
   options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
   options.table_properties_collector_factories.push_back(std::make_shared<EpochCollectorFactory>());
@@ -179,7 +180,7 @@ rocksdb::Options MakeOptions(int64_t memory_bytes, int64_t row_bytes,
   options.memtable_prefix_bloom_size_ratio = 0.05;
   options.max_open_files = 256;
   options.check_flush_compaction_key_order = false;  // A second look at every key.
-  options.compression = rocksdb::kNoCompression;  // Floats do not compress.
+  options.compression = rocksdb::kNoCompression;     // Floats do not compress.
   options.listeners.push_back(std::make_shared<BackgroundPoints>());
   options.statistics = rocksdb::CreateDBStatistics();
   options.statistics->set_stats_level(rocksdb::StatsLevel::kExceptHistogramOrTimers);

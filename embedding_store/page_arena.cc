@@ -7,15 +7,25 @@
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
 #endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
 
 namespace starling {
 namespace {
 
-constexpr int64_t kHugePage = 2 << 20;
+constexpr int64_t kPage = 4 << 10, kHugePage = 2 << 20;
 
 int64_t RoundUp(int64_t bytes, int64_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 }  // namespace
+
+void PageRegion::Populate(int64_t begin, int64_t end) const {
+  // Whole pages; a kernel that cannot do it takes them as they are written.
+  begin = begin / kPage * kPage;
+  end = end / kPage * kPage;
+  if (begin < end) ::madvise(data_ + begin, end - begin, MADV_POPULATE_WRITE);
+}
 
 bool PageRegion::MakeHuge(int64_t end) {
   if (huge_ + kHugePage > end) return false;

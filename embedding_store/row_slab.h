@@ -96,6 +96,7 @@ class RowSlab {
   // False if the region is used up. REQUIRES: there are no free slots.
   bool Grow() {
     if (bytes() + growth_bytes() > region_.reserved()) return false;
+    region_.Populate(bytes(), bytes() + growth_bytes());
     capacity_ += step_;
     if (next_ == 0) row(0).id = kNoRow;
     return true;

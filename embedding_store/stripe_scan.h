@@ -138,8 +138,8 @@ struct LateId {
   uint32_t slot;  // As of BucketIndex::View::Second.
 };
 
-// For at most kScanIdsMax ids. `from` is the index or PlaceGuesses. It returns how many it set aside
-// in `late`, with the row that is to be looked at next on its way.
+// For at most kScanIdsMax ids. `from` is the index or PlaceGuesses. It returns how many it set
+// aside in `late`, with the row that is to be looked at next on its way.
 template <size_t kBlock, size_t kRowAhead, typename From, typename Lines, typename OnHit>
 [[gnu::always_inline]] inline size_t ScanGuesses(ScanBlock<kBlock, kRowAhead>, const From from,
                                                  const RowSlab::View rows, const uint64_t* ids,
