@@ -233,6 +233,32 @@ TEST(OptimizerTest, EveryInstructionSetGivesTheSameBits) {
   }
 }
 
+TEST(OptimizerTest, RowsThatStepTogetherTakeTheStepsOfEachAlone) {
+  constexpr int kRows = 5;
+  for (OptimizerOptions options : EveryRule()) {
+    options.set_clip(3);
+    auto optimizer = *Optimizer::Create(options);
+    for (int n : {1, 8, 16, 17, 32}) {
+      std::vector<Floats> w, state, grads;
+      std::vector<RowStep> steps;
+      for (int r = 0; r < kRows; ++r) {
+        w.push_back(RandomFloats(n, r));
+        state.emplace_back(optimizer->StateSize(n));
+        optimizer->InitState(state.back());
+        grads.push_back(RandomFloats(n, 100 + r));
+      }
+      std::vector<Floats> w_alone = w, state_alone = state;
+      for (int r = 0; r < kRows; ++r) {
+        steps.push_back(optimizer->StepOf(0.7f, n, w[r].data(), state[r].data(), grads[r].data()));
+        optimizer->Step(0.7f, w_alone[r], state_alone[r], grads[r]);
+      }
+      optimizer->Update(steps);
+      EXPECT_EQ(w, w_alone) << optimizer->name() << " " << n;
+      EXPECT_EQ(state, state_alone) << optimizer->name() << " " << n;
+    }
+  }
+}
+
 // A schedule may end at 0.
 TEST(OptimizerTest, ARateOfZeroChangesNoWeight) {
   for (OptimizerOptions options : EveryRule()) {

@@ -144,5 +144,20 @@ TEST(RowHeaderTest, FlagsAndFrequencyDoNotDisturbEachOther) {
   EXPECT_EQ(row.flags(), kRowDirty);
 }
 
+TEST(RowHeaderTest, SightsAddUpAsFarAsAFrequencyGoes) {
+  RowHeader row;
+  row.Set(kRowUsed);
+  row.AddSights(3, kRowReferenced);
+  row.AddSights(RowHeader::kFrequencyMax - 5, 0);
+  EXPECT_EQ(row.frequency(), RowHeader::kFrequencyMax - 2);
+  row.AddSights(2, kRowReferenced);
+  EXPECT_EQ(row.frequency(), RowHeader::kFrequencyMax);
+  for (uint32_t more : {1u, 77u, 0xFFFFFFFFu}) {
+    row.AddSights(more, kRowDirty);
+    EXPECT_EQ(row.frequency(), RowHeader::kFrequencyMax);
+    EXPECT_EQ(row.flags(), kRowUsed | kRowReferenced | kRowDirty);
+  }
+}
+
 }  // namespace
 }  // namespace starling
