@@ -142,7 +142,9 @@ void TableStripe::ScanCreate(const TableCall& call, const StripePart& part,
                              std::vector<Missed>* missed) {
   WithWidth<0>(core_.layout, [&](auto width, auto lines) {
     auto create = [ this, pulled = PulledOf(call), width ](uint32_t p, RowHeader * row)
-        __attribute__((always_inline)) { HitCreate(pulled, width, p, row); };
+        __attribute__((always_inline)) {
+      HitCreate(pulled, width, p, row);
+    };
     Scan(ScanInBlocks(), InIndex(), part, lines, missed, create);
   });
 }
@@ -150,8 +152,9 @@ void TableStripe::ScanCreate(const TableCall& call, const StripePart& part,
 void TableStripe::ScanSteps(const TableCall& call, const StripePart& part,
                             std::vector<Missed>* missed) {
   StepBlock steps(core_.layout, call.lr_scale);
-  auto step = [&](uint32_t p, RowHeader* row)
-      __attribute__((always_inline)) { HitStep(call, p, row, &steps); };
+  auto step = [&](uint32_t p, RowHeader * row) __attribute__((always_inline)) {
+    HitStep(call, p, row, &steps);
+  };
   WithRowLines<0>(rows_.stride(), [&](auto lines) {
     if (call.places.empty()) return Scan(ScanInBlocks(), InIndex(), part, lines, missed, step);
     Scan(ScanInBlocks(), AtPlaces{call.places.data() + part.first}, part, lines, missed, step);
