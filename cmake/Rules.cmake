@@ -47,7 +47,7 @@ endfunction()
 #   `base`, `avx2` or `avx512`). A dispatcher in LIB chooses once at start-up.
 #   Kernel files keep to plain loops and Eigen, so that no inline function of one
 #   object can stand in for another's.
-set(starling_avx2_options -mavx2 -mfma -mbmi2)
+set(starling_avx2_options -mavx2 -mfma -mbmi -mbmi2)
 # GCC 12 finds its own AVX-512 intrinsics uninitialised.
 set(starling_avx512_options ${starling_avx2_options} -mavx512f -mavx512bw -mavx512dq -mavx512vl
     -mprefer-vector-width=512 -Wno-maybe-uninitialized)

@@ -1,8 +1,8 @@
 // A register block of accumulators, kRows by one or more panels, runs down k; the
 // panels of B stay in L1 and a strip of A in L2 meanwhile. See gemm.h for why the
 // order of k is sacred. AVX-512 gives the bits of AVX2: the chains are the same.
-#include <immintrin.h>
-
+#include "dense_net/gemm_skip.h"
+#include "dense_net/gemm_vectors.h"
 #include "dense_net/kernels.h"
 
 namespace starling {
@@ -11,51 +11,19 @@ namespace {
 
 #ifdef __AVX512F__
 constexpr int kRows = 12;
-constexpr int kLanes = 16;
 constexpr int kPanels = 2;  // Of a block.
 #elif defined(__AVX2__)
 constexpr int kRows = 6;
-constexpr int kLanes = 8;
 constexpr int kPanels = 1;
 #else
 constexpr int kRows = 2;
-constexpr int kLanes = 4;
 constexpr int kPanels = 1;
 #endif
 constexpr int kVectors = kGemmPanel / kLanes;  // Of a panel.
 constexpr int kDepth = 512 / kPanels;          // Of k at a time.
 constexpr int kStrip = 96;  // Rows of A at a time, a multiple of kRows: they stay in L2.
 
-typedef float Vec __attribute__((vector_size(kLanes * 4)));
-typedef float LooseVec __attribute__((vector_size(kLanes * 4), aligned(4), may_alias));
-
 const float kZeros[kPanels * kGemmPanel] = {};
-
-inline Vec Load(const float* p) { return *reinterpret_cast<const LooseVec*>(p); }
-inline void Store(float* p, Vec v) { *reinterpret_cast<LooseVec*>(p) = v; }
-#ifdef __AVX512F__
-inline Vec Spread(float x) { return _mm512_set1_ps(x); }
-inline Vec MultiplyAdd(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }
-#elif defined(__AVX2__)
-inline Vec Spread(float x) { return _mm256_set1_ps(x); }
-inline Vec MultiplyAdd(Vec a, Vec b, Vec c) { return _mm256_fmadd_ps(a, b, c); }
-#else
-inline Vec Spread(float x) { return _mm_set1_ps(x); }
-inline Vec MultiplyAdd(Vec a, Vec b, Vec c) { return a * b + c; }
-#endif
-
-// The chains of a block: from `start`, whose rows are start_stride apart (0: one
-// row for all), to `c`.
-struct Chains {
-  const float* start;
-  int64_t start_stride;
-  float* c;
-  int64_t stride;
-
-  Chains At(int row, int column) const {
-    return {start + row * start_stride + column, start_stride, c + row * stride + column, stride};
-  }
-};
 
 // Panels of B side by side, from some row of them on.
 struct Panels {
@@ -175,6 +143,9 @@ void Strip(int m, int n, int k0, int depth, const float* a, int64_t stride, cons
 
 void Multiply(int m, int n, int k, const GemmA& a, const GemmB& b, GemmStart start,
               const float* bias, float* c) {
+#ifdef __AVX2__
+  if (WorthSkipping(m, n, k, a)) return MultiplySkipping(m, n, k, a, b, start, bias, c);
+#endif
   const bool down = a.row_stride == 1 && a.col_stride != 1;
   alignas(64) float packed[kStrip * kDepth];
   for (int i = 0; i < m; i += kStrip) {

@@ -91,6 +91,41 @@ TEST(Gemm, ElementHasTheSameBitsInEveryProduct) {
   }
 }
 
+// A with zeros is multiplied without them if it has enough of them and of rows: a single row
+// never is.
+TEST(Gemm, ZerosThatAreLeftOutChangeNoBit) {
+  const int kShapes[][3] = {{24, 64, 32},    {96, 400, 400},  {97, 141, 97},
+                            {203, 256, 100}, {31, 1000, 193}, {531, 70, 65}};
+  for (const Device* device : CpuDevices()) {
+    for (const auto& [m, n, k] : kShapes) {
+      for (const double zeros : {0.2, 0.4, 0.9, 1.0}) {
+        Product p = {m, n, k};
+        for (size_t i = 0; i < p.a.size(); ++i) {
+          if (RandomUniform(5, i) < zeros) p.a[i] = 0;
+        }
+        std::vector<float> memory, last(k * kGemmPanel), turned(p.a.size());
+        for (int i = 0; i < m; ++i)
+          for (int j = 0; j < k; ++j) turned[j * m + i] = p.a[i * k + j];
+        const GemmB packed = Packed(*device, p, &memory);
+        const GemmB view = device->ViewGemmB(k, n, p.b.data(), last.data());
+        for (const GemmStart start : {GemmStart::kZero, GemmStart::kBias, GemmStart::kAdd}) {
+          std::vector<float> rows = p.start;
+          for (int i = 0; i < m; ++i) {
+            device->Gemm(1, n, k, {&p.a[i * k], k, 1}, packed, start, p.bias.data(), &rows[i * n]);
+          }
+          for (const GemmA& a : {GemmA{p.a.data(), k, 1}, GemmA{turned.data(), 1, m}}) {
+            for (const GemmB& b : {packed, view}) {
+              std::vector<float> whole = p.start;
+              device->Gemm(m, n, k, a, b, start, p.bias.data(), whole.data());
+              EXPECT_EQ(whole, rows) << device->name() << " " << m << " " << n << " " << zeros;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 // So that machines with and without AVX-512 give the same scores.
 TEST(Gemm, Avx512GivesTheBitsOfAvx2) {
   if (CpuDevices().size() < 3) GTEST_SKIP() << "no AVX-512 here";
