@@ -50,15 +50,14 @@ class BucketIndex {
   // numbers the compiler can keep in registers.
   class View {
    public:
-    // A search in steps, each ahead of the next by some ids, so that the memory
+    // A search in steps, each for some ids before the next, so that the memory
     // they wait for is on its way at once (stripe_scan.h):
     //   HomeLine  where it begins: to be brought into cache.
     //   Fits      a bit for each of its entries whose tag fits: the first one's slot is
     //             nearly always what Find will return.
     // and for the few ids where it is not:
-    //   Second    the slot to look at next: of another entry of the home line that fits, or
-    //             of the first in the line after it, which has to be asked for before.
-    //             kNone: the id is absent; kFurther: Find has to tell.
+    //   Next      the slot to look at next: the first that fits, from the home line on, and for
+    //             which wanted(slot) holds. kNone: there is none; kFurther: Find has to tell.
     //   Find      the slot for which is_it(slot) holds, among those whose tag
     //             fits, here or in a later line; or kNone.
     Line* HomeLine(uint64_t hash) const {
@@ -76,17 +75,18 @@ class BucketIndex {
       const uint64_t folded = hash ^ hash >> 32;
       return std::max<uint8_t>(static_cast<uint8_t>(folded ^ folded >> 8), 1);
     }
-    uint32_t Second(Line* home, uint8_t tag) const {
+    template <typename Wanted>
+    uint32_t Next(Line* home, uint8_t tag, const Wanted& wanted) const {
+      constexpr int kLines = 4;
       Line* line = home;
-      uint32_t fits = Fits(*line, tag);
-      fits &= fits - 1;
-      if (fits == 0) {
+      for (int i = 0; i < kLines; ++i, line = LineAfter(line)) {
+        for (uint32_t fits = Fits(*line, tag); fits != 0; fits &= fits - 1) {
+          const uint32_t slot = line->slots[std::countr_zero(fits)];
+          if (wanted(slot)) return slot;
+        }
         if (line->passed == 0) return kNone;
-        line = LineAfter(line);
-        fits = Fits(*line, tag);
-        if (fits == 0) return line->passed == 0 ? kNone : kFurther;
       }
-      return line->slots[std::countr_zero(fits)];
+      return kFurther;
     }
     template <typename IsIt>
     uint32_t Find(uint64_t hash, const IsIt& is_it) const {

@@ -43,12 +43,12 @@ struct Rows {
 };
 
 // Which ids were hit (true) and missed; each is to be told of once, with its own row.
-template <typename Block, typename Where = InIndex>
-std::map<uint64_t, bool> Scan(Block block, const Rows& rows, const std::vector<uint64_t>& ids,
+template <typename Where = InIndex>
+std::map<uint64_t, bool> Scan(const Rows& rows, const std::vector<uint64_t>& ids,
                               Where where = {}) {
   std::map<uint64_t, bool> seen;
   ScanRows(
-      block, where, rows.index, rows.slab, ids, RowLines<0, 1>{24},
+      where, rows.index, rows.slab, ids, RowLines<0, 1>{24},
       [&](size_t k, RowHeader* row) {
         EXPECT_EQ(row->id, ids[k]);
         EXPECT_TRUE(row->has(kRowUsed));
@@ -71,10 +71,9 @@ TEST(StripeScanTest, EveryIdIsHitOrMissedOnceWhateverTheNumber) {
       ids.push_back(there ? known[(i * 7919) % known.size()] : Mix64(known.size() + i));
       expected[ids.back()] = there;
     }
-    EXPECT_EQ(Scan(ScanOneByOne(), rows, ids), expected);
-    EXPECT_EQ(Scan(ScanInBlocks(), rows, ids), expected);
+    EXPECT_EQ(Scan(rows, ids), expected);
     std::sort(ids.begin(), ids.end(), IdBefore);
-    EXPECT_EQ(Scan(ScanInBlocks(), rows, ids), expected);
+    EXPECT_EQ(Scan(rows, ids), expected);
   }
 }
 
@@ -89,7 +88,7 @@ TEST(StripeScanTest, RowsAreFoundByTheirPlacesAndWhereTheseAreWrongByTheIndex) {
   }
   std::map<uint64_t, bool> expected;
   for (uint64_t id : ids) expected[id] = true;
-  EXPECT_EQ(Scan(ScanInBlocks(), rows, ids, AtPlaces{places.data()}), expected);
+  EXPECT_EQ(Scan(rows, ids, AtPlaces{places.data()}), expected);
   // Without the index: all that is found now is found by its place.
   Rows no_index({});
   for (uint64_t id : ids) {
@@ -99,7 +98,7 @@ TEST(StripeScanTest, RowsAreFoundByTheirPlacesAndWhereTheseAreWrongByTheIndex) {
     no_index.slab.Allocate(id);
   }
   ASSERT_TRUE(no_index.index.Grow());
-  EXPECT_EQ(Scan(ScanInBlocks(), no_index, ids, AtPlaces{places.data()}), expected);
+  EXPECT_EQ(Scan(no_index, ids, AtPlaces{places.data()}), expected);
 
   for (size_t i = 0; i < ids.size(); i += 3) {  // Gone, and its place taken by another.
     rows.Remove(ids[i]);
@@ -108,8 +107,7 @@ TEST(StripeScanTest, RowsAreFoundByTheirPlacesAndWhereTheseAreWrongByTheIndex) {
   }
   for (size_t i = 1; i < ids.size(); i += 3) places[i] = places[i + 1];   // Another's.
   for (size_t i = 2; i < ids.size(); i += 6) places[i] = 0xFFFFFFFF - i;  // Nowhere.
-  EXPECT_EQ(Scan(ScanInBlocks(), rows, ids, AtPlaces{places.data()}), expected);
-  EXPECT_EQ(Scan(ScanOneByOne(), rows, ids, AtPlaces{places.data()}), expected);
+  EXPECT_EQ(Scan(rows, ids, AtPlaces{places.data()}), expected);
 }
 
 TEST(StripeScanTest, ASlotWithoutARowIsNoRowOfAnyId) {
@@ -118,15 +116,14 @@ TEST(StripeScanTest, ASlotWithoutARowIsNoRowOfAnyId) {
   const std::map<uint64_t, bool> none = {{0, false}, {RowSlab::kNoRow, false}};
   Rows rows({});
   EXPECT_TRUE(rows.slab.Grow());
-  EXPECT_EQ(Scan(ScanOneByOne(), rows, odd), none);
+  EXPECT_EQ(Scan(rows, odd), none);
   for (uint64_t id = 0; id < 2000; ++id) rows.Add(id + 1);
   for (uint64_t id = 0; id < 2000; ++id) rows.Remove(id + 1);
-  EXPECT_EQ(Scan(ScanOneByOne(), rows, odd), none);
+  EXPECT_EQ(Scan(rows, odd), none);
   for (uint64_t id : odd) rows.Add(id);
-  EXPECT_EQ(Scan(ScanOneByOne(), rows, odd),
-            (std::map<uint64_t, bool>{{0, true}, {RowSlab::kNoRow, true}}));
+  EXPECT_EQ(Scan(rows, odd), (std::map<uint64_t, bool>{{0, true}, {RowSlab::kNoRow, true}}));
   for (uint64_t id : odd) rows.Remove(id);
-  EXPECT_EQ(Scan(ScanInBlocks(), rows, odd), none);
+  EXPECT_EQ(Scan(rows, odd), none);
 }
 
 TEST(StripeScanTest, BothInstructionSetsGiveTheSame) {
@@ -138,15 +135,17 @@ TEST(StripeScanTest, BothInstructionSetsGiveTheSame) {
     std::vector<size_t> hits;
     std::vector<size_t>* const to = &hits;
     LateId late[kScanIdsMax];
+    IndexGuesses guesses(rows.index.view());
+    guesses.Ask(ids.data(), ids.size());
     const size_t lates = scan(
-        ScanInBlocks(), rows.index.view(), rows.slab.view(),
-        static_cast<const uint64_t*>(ids.data()), ids.size(), RowLines<0, 1>{24},
-        [to](size_t k, RowHeader*) { to->push_back(k); }, static_cast<LateId*>(late));
+        &guesses, rows.slab.view(), static_cast<const uint64_t*>(ids.data()), ids.size(), size_t{0},
+        RowLines<0, 1>{24}, [to](size_t k, RowHeader*) { to->push_back(k); },
+        static_cast<LateId*>(late));
     for (const LateId& l : std::span(late).first(lates)) hits.insert(hits.end(), {l.k, l.slot});
     return hits;
   };
-  EXPECT_EQ(run([](auto... args) { return ScanGuessesAvx2(args...); }),
-            run([](auto... args) { return ScanGuessesBase(args...); }));
+  EXPECT_EQ(run([](auto... args) { return ScanPassAvx2(args...); }),
+            run([](auto... args) { return ScanPassBase(args...); }));
 }
 
 }  // namespace

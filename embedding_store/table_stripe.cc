@@ -100,19 +100,19 @@ uint32_t TableStripe::FindSlot(uint64_t id) const {
                             [this, id](uint32_t slot) { return rows_.row(slot).id == id; });
 }
 
-template <typename Block, typename Where, typename Lines, typename OnHit>
-void TableStripe::Scan(Block block, Where where, const StripePart& part, Lines used,
-                       std::vector<Missed>* missed, const OnHit& on_hit) {
+template <typename Where, typename Lines, typename OnHit>
+void TableStripe::Scan(Where where, const StripePart& part, Lines used, std::vector<Missed>* missed,
+                       const OnHit& on_hit) {
   auto on_miss = [&](size_t k) { missed->push_back({part.position(k), Version(part.ids[k])}); };
   if (part.positions.empty()) {
     ScanRows(
-        block, where, index_, rows_, part.ids, used,
+        where, index_, rows_, part.ids, used,
         [ on_hit, first = part.first ](size_t k, RowHeader * row)
             __attribute__((always_inline)) { on_hit(first + k, row); },
         on_miss);
   } else {
     ScanRows(
-        block, InIndex(), index_, rows_, part.ids, used,
+        InIndex(), index_, rows_, part.ids, used,
         [ on_hit, positions = part.positions.data() ](size_t k, RowHeader * row)
             __attribute__((always_inline)) { on_hit(positions[k], row); },
         on_miss);
@@ -131,9 +131,9 @@ void TableStripe::ScanLookup(const TableCall& call, const StripePart& part,
       copy(p, row);
     };
     if (core_.cold == nullptr) {
-      Scan(ScanOneByOne(), InIndex(), part, lines, missed, copy);
+      Scan(InIndex(), part, lines, missed, copy);
     } else {
-      Scan(ScanInBlocks(), InIndex(), part, lines, missed, mark_and_copy);
+      Scan(InIndex(), part, lines, missed, mark_and_copy);
     }
   });
 }
@@ -145,7 +145,7 @@ void TableStripe::ScanCreate(const TableCall& call, const StripePart& part,
         __attribute__((always_inline)) {
       HitCreate(pulled, width, p, row);
     };
-    Scan(ScanInBlocks(), InIndex(), part, lines, missed, create);
+    Scan(InIndex(), part, lines, missed, create);
   });
 }
 
@@ -156,8 +156,8 @@ void TableStripe::ScanSteps(const TableCall& call, const StripePart& part,
     HitStep(call, p, row, &steps);
   };
   WithRowLines<0>(rows_.stride(), [&](auto lines) {
-    if (call.places.empty()) return Scan(ScanInBlocks(), InIndex(), part, lines, missed, step);
-    Scan(ScanInBlocks(), AtPlaces{call.places.data() + part.first}, part, lines, missed, step);
+    if (call.places.empty()) return Scan(InIndex(), part, lines, missed, step);
+    Scan(AtPlaces{call.places.data() + part.first}, part, lines, missed, step);
   });
 }
 
@@ -172,11 +172,11 @@ void TableStripe::ScanCall(const TableCall& call, const StripePart& part,
       return ScanSteps(call, part, missed);
     case TableCall::kDeltas:
       return WithRowLines<0>(rows_.stride(), [&](auto lines) {
-        Scan(ScanInBlocks(), InIndex(), part, lines, missed,
+        Scan(InIndex(), part, lines, missed,
              [&](uint32_t p, RowHeader* row) { HitDelta(call, p, row); });
       });
     case TableCall::kPrefetch:
-      return Scan(ScanInBlocks(), InIndex(), part, RowLines<0, 1>{sizeof(RowHeader)}, missed,
+      return Scan(InIndex(), part, RowLines<0, 1>{sizeof(RowHeader)}, missed,
                   [](uint32_t, RowHeader* row) { row->Set(kRowReferenced | kRowAwaited); });
   }
 }

@@ -125,9 +125,9 @@ class TableStripe {
       ABSL_SHARED_LOCKS_REQUIRED(mu_);
   // Finds all ids of the part: on_hit(position, row) for those in memory,
   // which uses no more than `used` of a row; the others are appended to `missed`.
-  template <typename Block, typename Where, typename Lines, typename OnHit>
-  void Scan(Block block, Where where, const StripePart& part, Lines used,
-            std::vector<Missed>* missed, const OnHit& on_hit) ABSL_SHARED_LOCKS_REQUIRED(mu_);
+  template <typename Where, typename Lines, typename OnHit>
+  void Scan(Where where, const StripePart& part, Lines used, std::vector<Missed>* missed,
+            const OnHit& on_hit) ABSL_SHARED_LOCKS_REQUIRED(mu_);
   void ScanLookup(const TableCall& call, const StripePart& part, std::vector<Missed>* missed)
       ABSL_SHARED_LOCKS_REQUIRED(mu_);
   void ScanCreate(const TableCall& call, const StripePart& part, std::vector<Missed>* missed)
