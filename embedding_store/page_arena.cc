@@ -27,8 +27,10 @@ void PageRegion::Populate(int64_t begin, int64_t end) const {
   if (begin < end) ::madvise(data_ + begin, end - begin, MADV_POPULATE_WRITE);
 }
 
+bool PageRegion::HasFullPages(int64_t end) const { return huge_ + kHugePage <= end; }
+
 bool PageRegion::MakeHuge(int64_t end) {
-  if (huge_ + kHugePage > end) return false;
+  if (!HasFullPages(end)) return false;
   // A kernel that cannot do it at once may do it later; where it has no huge
   // pages they stay small: slower, not wrong.
   if (::madvise(data_ + huge_, kHugePage, MADV_COLLAPSE) != 0) {

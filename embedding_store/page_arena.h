@@ -26,8 +26,9 @@ class PageRegion {
   // instead of a fault for each.
   void Populate(int64_t begin, int64_t end) const;
   // Bytes below `end` have all been written. Turns one huge page's worth of them
-  // into a huge page; false if there is none left to turn.
+  // into a huge page; false if there was none to turn.
   bool MakeHuge(int64_t end);
+  bool HasFullPages(int64_t end) const;
   // Bytes below `end` will soon be written: whole huge pages of them that nothing
   // was written to yet are huge from their first byte on, which spares the copy.
   void ExpectWrites(int64_t end);

@@ -103,6 +103,7 @@ class RowSlab {
   }
 
   // Turns a page of the rows there are into a huge one, if there is one to turn.
+  bool HasFullPages() const { return region_.HasFullPages(next_ * stride_); }
   void MakeHuge() { region_.MakeHuge(next_ * stride_); }
 
   // So many rows will soon be made in an empty slab.

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <type_traits>
 
+#include "absl/time/clock.h"
 #include "base/status.h"
 #include "embedding_store/stripe_scan.h"
 
@@ -196,6 +197,7 @@ absl::Status TableStripe::RunLocked(const TableCall& call, const StripePart& par
   if (call.kind == TableCall::kPrefetch && rows_cold_ == 0) return absl::OkStatus();
   const size_t before = missed->size();
   const uint32_t slots = rows_.slots();
+  const int64_t started = absl::GetCurrentTimeNanos();
   ScanCall(call, part, missed);
   const size_t misses = missed->size() - before;
   hits_memory_.fetch_add(static_cast<int64_t>(part.ids.size() - misses), std::memory_order_relaxed);
@@ -210,11 +212,19 @@ absl::Status TableStripe::RunLocked(const TableCall& call, const StripePart& par
     missed->erase(nowhere, missed->end());
   }
   if (core_.dense && call.kind == TableCall::kGradients) StepOthers(call.lr_scale);
-  // Not while many rows are made: every new page would wait for it.
-  if (call.kind == TableCall::kCreate && (rows_.slots() - slots) * 8 <= part.ids.size()) {
-    rows_.MakeHuge();
+  if (call.kind == TableCall::kCreate && rows_.HasFullPages()) {
+    MakeHuge(started, rows_.slots() - slots, part.ids.size());
   }
   return status;
+}
+
+void TableStripe::MakeHuge(int64_t started_ns, uint64_t made, uint64_t ids) {
+  const int64_t now = absl::GetCurrentTimeNanos();
+  core_.huge_time.Earn(now - started_ns, made > 0);
+  // Not while many rows are made: every new page would wait for it.
+  if (!core_.huge_time.left() || made * 8 > ids) return;
+  rows_.MakeHuge();
+  core_.huge_time.Spend(absl::GetCurrentTimeNanos() - now);
 }
 
 absl::Status TableStripe::RunMissed(const TableCall& call, std::span<const Missed> missed,

@@ -154,6 +154,8 @@ class TableStripe {
   void HitDelta(const TableCall& call, uint32_t p, RowHeader* row)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Pulled PulledOf(const TableCall& call) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Makes a page huge if there is time for it, after a call that made some of its ids' rows.
+  void MakeHuge(int64_t started_ns, uint64_t made, uint64_t ids) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // An expired row begins anew.
   void Renew(RowHeader* row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Steps by a gradient of 0 the rows that the call did not name.
