@@ -42,6 +42,13 @@ class EmbeddingTableImpl : public EmbeddingTable {
     for (int s = 0; s < 1 << core_->stripe_bits; ++s) {
       stripes_.push_back(std::make_unique<TableStripe>(core_.get()));
     }
+    if (const int64_t rows = core_->spec.options().rows_expected(); rows > 0) {
+      const auto stripes = static_cast<int64_t>(stripes_.size());
+      ForAll(stripes_.size(), /*parallel=*/true, [&](size_t s) {
+        stripes_[s]->TakeMemory((rows + stripes - 1) / stripes);
+        return absl::OkStatus();
+      }).IgnoreError();
+    }
   }
   ~EmbeddingTableImpl() override {
     stopped_ = true;

@@ -93,7 +93,7 @@ class RowSlab {
   int64_t free_slots() const { return capacity_ - rows_; }
   // What Grow adds to bytes().
   int64_t growth_bytes() const { return step_ * stride_; }
-  // False if the region is used up. REQUIRES: there are no free slots.
+  // False if the region is used up.
   bool Grow() {
     if (bytes() + growth_bytes() > region_.reserved()) return false;
     region_.Populate(bytes(), bytes() + growth_bytes());

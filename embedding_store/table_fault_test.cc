@@ -28,12 +28,6 @@ TableSpec ColdSpec(int dim = 4) {
   return spec;
 }
 
-std::unique_ptr<EmbeddingTable> Open(const TableSpec& spec, const std::string& scratch = "") {
-  auto table = EmbeddingTable::Open(spec, {.scratch_dir = scratch});
-  EXPECT_TRUE(table.ok()) << table.status();
-  return *std::move(table);
-}
-
 absl::Status Create(EmbeddingTable* table, const std::vector<uint64_t>& ids,
                     std::vector<float>* weights) {
   weights->assign(ids.size() * table->width(), -1.0f);
@@ -47,11 +41,11 @@ TEST(TableFaultTest, SecondTableOnAScratchDirectoryIsRefusedAndHarmsNothing) {
   const std::string scratch = dir.File("scratch");
   const std::vector<uint64_t> ids = MakeIds(0, 3000);
   std::vector<float> made, weights, seen(ids.size() * 5);
-  auto first = Open(ColdSpec(), scratch);
+  auto first = OpenTable(ColdSpec(), scratch);
   ASSERT_OK(Create(first.get(), ids, &made));
   ASSERT_GT(first->stats().rows_cold, 1000);
   {
-    auto second = Open(ColdSpec(), scratch);  // It has no need of the disk yet.
+    auto second = OpenTable(ColdSpec(), scratch);  // It has no need of the disk yet.
     absl::Status status = Create(second.get(), ids, &weights);
     EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
     EXPECT_TRUE(absl::StrContains(status.message(), scratch)) << status;
@@ -62,7 +56,7 @@ TEST(TableFaultTest, SecondTableOnAScratchDirectoryIsRefusedAndHarmsNothing) {
   first.reset();
   EXPECT_FALSE(PathExists(scratch));
   EXPECT_FALSE(PathExists(scratch + ".lock"));
-  ASSERT_OK(Create(Open(ColdSpec(), scratch).get(), ids, &weights));
+  ASSERT_OK(Create(OpenTable(ColdSpec(), scratch).get(), ids, &weights));
 }
 
 // A process that takes the lock and waits to be killed. It calls nothing but
@@ -97,7 +91,7 @@ TEST(TableFaultTest, ScratchDirectoryOfAnotherProcessIsFreeOnlyAfterItsDeath) {
   const std::string scratch = dir.File("scratch");
   const std::vector<uint64_t> ids = MakeIds(0, 3000);
   std::vector<float> weights;
-  auto table = Open(ColdSpec(), scratch);
+  auto table = OpenTable(ColdSpec(), scratch);
   ASSERT_OK(MakeDirs(scratch));
   ASSERT_OK(WriteFileAtomically(JoinPath(scratch, "000001.sst"), "the other one's rows"));
   {
@@ -144,7 +138,7 @@ int Corrupt(const std::string& scratch) {
 TEST(TableFaultTest, UnreadableColdRowsAreNamedAndTheOthersStayReadable) {
   TestDir dir;
   const std::string scratch = dir.File("scratch");
-  auto table = Open(ColdSpec(64), scratch);  // 5 MB: far more than the block cache.
+  auto table = OpenTable(ColdSpec(64), scratch);  // 5 MB: far more than the block cache.
   const std::vector<uint64_t> ids = MakeIds(0, 10'000);
   std::vector<float> made, weights(65);
   ASSERT_OK(Create(table.get(), ids, &made));
@@ -178,7 +172,7 @@ TEST(TableFaultTest, UnreadableColdRowsAreNamedAndTheOthersStayReadable) {
 TEST(TableFaultTest, AStepThatMeetsUnreadableRowsIsWholeOrNotAtAllForEveryRow) {
   TestDir dir;
   const std::string scratch = dir.File("scratch");
-  auto table = Open(ColdSpec(64), scratch);
+  auto table = OpenTable(ColdSpec(64), scratch);
   const std::vector<uint64_t> ids = MakeIds(0, 10'000);
   std::vector<float> made, grads(ids.size() * 65, 0.5f), weights(65);
   ASSERT_OK(Create(table.get(), ids, &made));
@@ -213,13 +207,13 @@ TEST(TableFaultTest, AStepThatMeetsUnreadableRowsIsWholeOrNotAtAllForEveryRow) {
 TEST(TableFaultTest, AnotherDtypeIsTakenInAndRounded) {
   TestDir dir;
   const std::vector<uint64_t> ids = MakeIds(0, 100);
-  auto table = Open(MakeSpec("adagrad"));
+  auto table = OpenTable(MakeSpec("adagrad"));
   std::vector<float> exact, rounded(ids.size() * 5);
   ASSERT_OK(Create(table.get(), ids, &exact));
   ASSERT_OK(SnapshotTo(table.get(), dir.File("t.rows")));
   TableSpec narrow = MakeSpec("adagrad");
   narrow.mutable_options()->set_dtype(TableOptions::BF16);
-  auto other = Open(narrow);
+  auto other = OpenTable(narrow);
   ASSERT_OK(RestoreFrom(other.get(), dir.File("t.rows")));
   ASSERT_OK(other->Lookup(ids, rounded));
   EXPECT_NE(rounded, exact);
@@ -228,7 +222,7 @@ TEST(TableFaultTest, AnotherDtypeIsTakenInAndRounded) {
   }
   // What was rounded once goes back and forth unchanged.
   ASSERT_OK(SnapshotTo(other.get(), dir.File("n.rows")));
-  auto back = Open(MakeSpec("adagrad"));
+  auto back = OpenTable(MakeSpec("adagrad"));
   ASSERT_OK(RestoreFrom(back.get(), dir.File("n.rows")));
   ASSERT_OK(back->Lookup(ids, exact));
   EXPECT_EQ(rounded, exact);
@@ -236,7 +230,7 @@ TEST(TableFaultTest, AnotherDtypeIsTakenInAndRounded) {
 
 TEST(TableFaultTest, RestoreIsRefusedWhileASnapshotIsWritten) {
   TestDir dir;
-  auto table = Open(MakeSpec("adagrad"));
+  auto table = OpenTable(MakeSpec("adagrad"));
   std::vector<float> weights;
   ASSERT_OK(Create(table.get(), MakeIds(0, 1000), &weights));
   ASSERT_OK(SnapshotTo(table.get(), dir.File("a.rows")));

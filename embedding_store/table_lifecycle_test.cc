@@ -1,5 +1,5 @@
 // What a table promises beyond plain reads and steps: admission, ageing,
-// update: dense, the memory budget, and snapshots that fail or do not fit.
+// update: dense, and snapshots that fail or do not fit.
 #include <sys/mount.h>
 #include <sys/resource.h>
 
@@ -16,41 +16,21 @@
 namespace starling {
 namespace {
 
-std::unique_ptr<EmbeddingTable> Open(const TableSpec& spec, const std::string& scratch = "") {
-  auto table = EmbeddingTable::Open(spec, {.scratch_dir = scratch});
-  EXPECT_TRUE(table.ok()) << table.status();
-  return *std::move(table);
-}
 bool KeepAll(uint64_t) { return true; }
 
-// The weights of `ids`, created at `time` if they are admitted.
-std::vector<float> Create(EmbeddingTable* table, const std::vector<uint64_t>& ids,
-                          int64_t time = 0) {
-  std::vector<float> weights(ids.size() * table->width(), -1.0f);
-  std::vector<int64_t> times(ids.size(), time);
-  absl::Status status = table->LookupOrCreate(ids, {}, times, weights);
-  EXPECT_TRUE(status.ok()) << status;
-  return weights;
-}
-std::vector<float> Look(const EmbeddingTable& table, const std::vector<uint64_t>& ids) {
-  std::vector<float> weights(ids.size() * table.width(), -1.0f);
-  absl::Status status = table.Lookup(ids, weights);
-  EXPECT_TRUE(status.ok()) << status;
-  return weights;
-}
 bool AllZero(const std::vector<float>& v) { return v == std::vector<float>(v.size(), 0.0f); }
 
 TEST(TableLifecycleTest, RefusedIdReadsAsZerosAndTakesNoGradient) {
   TableSpec spec = MakeSpec("adagrad");
   spec.mutable_options()->mutable_admit()->set_count(3);
-  auto table = Open(spec);
+  auto table = OpenTable(spec);
   std::vector<uint64_t> ids = MakeIds(0, 40);
-  EXPECT_TRUE(AllZero(Create(table.get(), ids)));
+  EXPECT_TRUE(AllZero(CreateRows(table.get(), ids)));
   ASSERT_OK(table->ApplyGradients(ids, std::vector<float>(ids.size() * 5, 1.0f), 1.0f));
-  EXPECT_TRUE(AllZero(Create(table.get(), ids)));
+  EXPECT_TRUE(AllZero(CreateRows(table.get(), ids)));
   EXPECT_EQ(table->rows(), 0);
   EXPECT_EQ(table->stats().refused, 80);
-  EXPECT_FALSE(AllZero(Create(table.get(), ids)));
+  EXPECT_FALSE(AllZero(CreateRows(table.get(), ids)));
   EXPECT_EQ(table->stats().created, 40);
   EXPECT_EQ(table->rows(), 40);
 }
@@ -59,30 +39,30 @@ TEST(TableLifecycleTest, AdmissionStateIsPartOfTheSnapshot) {
   TestDir dir;
   TableSpec spec = MakeSpec("adagrad");
   spec.mutable_options()->mutable_admit()->set_count(3);
-  auto table = Open(spec);
+  auto table = OpenTable(spec);
   std::vector<uint64_t> ids = MakeIds(0, 40);
-  Create(table.get(), ids);
-  Create(table.get(), ids);
+  CreateRows(table.get(), ids);
+  CreateRows(table.get(), ids);
   ASSERT_OK(SnapshotTo(table.get(), dir.File("t.rows")));
-  auto restored = Open(spec);
+  auto restored = OpenTable(spec);
   ASSERT_OK(RestoreFrom(restored.get(), dir.File("t.rows")));
-  EXPECT_EQ(Create(restored.get(), ids), Create(table.get(), ids));
+  EXPECT_EQ(CreateRows(restored.get(), ids), CreateRows(table.get(), ids));
   EXPECT_EQ(restored->rows(), 40);
 }
 
 TEST(TableLifecycleTest, RowOlderThanTtlStartsAnew) {
   TableSpec spec = MakeSpec("adagrad");
   spec.mutable_options()->mutable_evict()->set_ttl(100);
-  auto table = Open(spec);
+  auto table = OpenTable(spec);
   std::vector<uint64_t> ids = MakeIds(0, 40);
-  const std::vector<float> fresh = Create(table.get(), ids, 1000);
+  const std::vector<float> fresh = CreateRows(table.get(), ids, 1000);
   ASSERT_OK(table->ApplyGradients(ids, std::vector<float>(fresh.size(), 1.0f), 1.0f));
-  const std::vector<float> trained = Look(*table, ids);
+  const std::vector<float> trained = LookRows(*table, ids);
   EXPECT_NE(trained, fresh);
-  EXPECT_EQ(Create(table.get(), ids, 1100), trained);  // On time; the row is now of 1100.
-  EXPECT_EQ(Create(table.get(), ids, 1050), trained);  // A late event does not turn it back.
-  EXPECT_EQ(Create(table.get(), ids, 0), trained);     // Event time unknown: no ageing.
-  EXPECT_EQ(Create(table.get(), ids, 1201), fresh);
+  EXPECT_EQ(CreateRows(table.get(), ids, 1100), trained);  // On time; the row is now of 1100.
+  EXPECT_EQ(CreateRows(table.get(), ids, 1050), trained);  // A late event does not turn it back.
+  EXPECT_EQ(CreateRows(table.get(), ids, 0), trained);     // Event time unknown: no ageing.
+  EXPECT_EQ(CreateRows(table.get(), ids, 1201), fresh);
   EXPECT_EQ(table->stats().expired, 40);
   EXPECT_EQ(table->rows(), 40);
   ASSERT_OK(table->ForEach([](uint64_t, const RowMeta& meta, std::span<const float>) {
@@ -92,7 +72,7 @@ TEST(TableLifecycleTest, RowOlderThanTtlStartsAnew) {
 }
 
 TEST(TableLifecycleTest, FrequencySaturates) {
-  auto table = Open(MakeSpec("sgd"));
+  auto table = OpenTable(MakeSpec("sgd"));
   std::vector<uint64_t> ids = {1};
   std::vector<uint32_t> counts = {0xF0000000};
   std::vector<float> weights(5);
@@ -103,21 +83,21 @@ TEST(TableLifecycleTest, FrequencySaturates) {
 }
 
 TEST(TableLifecycleTest, ErasedIdIsUnknown) {
-  auto table = Open(MakeSpec("sgd"));
+  auto table = OpenTable(MakeSpec("sgd"));
   std::vector<uint64_t> ids = MakeIds(0, 10);
-  Create(table.get(), ids);
+  CreateRows(table.get(), ids);
   ASSERT_OK(table->Erase(std::span(ids).first(4)));
   EXPECT_EQ(table->rows(), 6);
-  EXPECT_TRUE(AllZero(Look(*table, {ids.begin(), ids.begin() + 4})));
+  EXPECT_TRUE(AllZero(LookRows(*table, {ids.begin(), ids.begin() + 4})));
 }
 
 TEST(TableLifecycleTest, MetricsAreThoseOfTheMomentTheyAreRead) {
   TableSpec spec = MakeSpec("sgd");
   spec.mutable_options()->set_name("measured");
-  auto table = Open(spec);
-  Create(table.get(), MakeIds(0, 10));
+  auto table = OpenTable(spec);
+  CreateRows(table.get(), MakeIds(0, 10));
   ASSERT_OK(table->Erase(MakeIds(0, 10)));
-  Create(table.get(), MakeIds(0, 7));
+  CreateRows(table.get(), MakeIds(0, 7));
   auto line = [](const std::string& metric, double value) {
     return absl::StrCat(metric, "} ", value, "\n");
   };
@@ -147,9 +127,9 @@ TableSpec DenseSpec() {
 TEST(TableLifecycleTest, DenseUpdateStepsEveryRow) {
   TestDir dir;
   TableSpec spec = DenseSpec();
-  auto table = Open(spec, dir.File("scratch"));
+  auto table = OpenTable(spec, dir.File("scratch"));
   std::vector<uint64_t> all = MakeIds(0, 20);
-  Create(table.get(), all);
+  CreateRows(table.get(), all);
   RowLayout layout = *RowLayout::Create(spec);
   std::vector<std::vector<float>> model(all.size(), std::vector<float>(layout.floats()));
   for (size_t i = 0; i < all.size(); ++i) layout.InitRow(TableSeed(spec), all[i], model[i]);
@@ -176,82 +156,19 @@ TEST(TableLifecycleTest, DenseUpdateStepsEveryRow) {
 
 TEST(TableLifecycleTest, DenseStepCountIsTheTablesAndSurvivesARestore) {
   TestDir dir;
-  auto table = Open(DenseSpec(), dir.File("scratch"));
-  Create(table.get(), MakeIds(0, 5));
+  auto table = OpenTable(DenseSpec(), dir.File("scratch"));
+  CreateRows(table.get(), MakeIds(0, 5));
   for (int step = 0; step < 3; ++step) ASSERT_OK(table->ApplyGradients({}, {}, 1.0f));
   ASSERT_OK(SnapshotTo(table.get(), dir.File("t.rows")));
-  auto restored = Open(DenseSpec(), dir.File("scratch2"));
+  auto restored = OpenTable(DenseSpec(), dir.File("scratch2"));
   ASSERT_OK(RestoreFrom(restored.get(), dir.File("t.rows")));
   for (EmbeddingTable* t : {table.get(), restored.get()}) {
-    Create(t, MakeIds(100, 5));
+    CreateRows(t, MakeIds(100, 5));
     ASSERT_OK(t->ApplyGradients({}, {}, 1.0f));
     ASSERT_OK(t->ForEach([](uint64_t, const RowMeta&, std::span<const float> floats) {
       EXPECT_EQ(floats.back(), 4.0f);
     }));
   }
-}
-
-// ---- Budget ----
-
-TEST(TableLifecycleTest, MemoryTierFullIsResourceExhaustedAndSaysWhatToRaise) {
-  TableSpec spec = MakeSpec("adagrad");
-  spec.mutable_options()->set_memory(100'000);
-  auto table = Open(spec);
-  std::vector<uint64_t> ids = MakeIds(0, 5000);
-  std::vector<float> weights(ids.size() * 5);
-  absl::Status status = table->LookupOrCreate(ids, {}, {}, weights);
-  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
-  EXPECT_EQ(status.message(),
-            "table users: its 100000 bytes of memory are full; raise the table's memory, or set "
-            "tier: rocksdb");
-  EXPECT_LE(table->stats().bytes_memory, 100'000);
-  EXPECT_GT(table->rows(), 400);
-}
-
-TEST(TableLifecycleTest, BudgetIsKeptWhileFiftyTimesAsMuchIsInserted) {
-  TestDir dir;
-  TableSpec spec = MakeSpec("adagrad", 16);
-  const int64_t budget = 256 << 10;
-  spec.mutable_options()->set_tier(TableOptions::ROCKSDB);
-  spec.mutable_options()->set_memory(budget);
-  spec.mutable_options()->mutable_admit()->set_count(1);
-  auto table = Open(spec, dir.File("scratch"));
-  int rows = 0;
-  for (; rows * 160 < 50 * budget; rows += 4000) {
-    Create(table.get(), MakeIds(rows, 4000));
-    TableStats stats = table->stats();
-    ASSERT_LE(stats.bytes_memory, budget);
-    ASSERT_EQ(stats.rows_memory + stats.rows_cold, rows + 4000);
-  }
-  EXPECT_GT(table->stats().bytes_memory, budget / 2);
-  EXPECT_EQ(table->rows(), rows);
-  EXPECT_EQ(table->stats().created, rows);
-}
-
-TEST(TableLifecycleTest, ScratchIsMadeAtTheFirstDemotionAndRemovedAtTheEnd) {
-  TestDir dir;
-  const std::string scratch = dir.File("scratch");
-  TableSpec spec = MakeSpec("adagrad");
-  spec.mutable_options()->set_tier(TableOptions::ROCKSDB);
-  spec.mutable_options()->set_memory(kTinyMemory);
-  ASSERT_OK(MakeDirs(scratch));
-  ASSERT_OK(WriteFileAtomically(JoinPath(scratch, "CURRENT"), "left by a killed process"));
-  auto table = Open(spec, scratch);
-  Create(table.get(), MakeIds(0, 50));
-  EXPECT_EQ(table->stats().demoted, 0);
-  Create(table.get(), MakeIds(0, 3000));
-  EXPECT_GT(table->stats().demoted, 0);
-  EXPECT_TRUE(PathExists(scratch));
-  table.reset();
-  EXPECT_FALSE(PathExists(scratch));
-}
-
-TEST(TableLifecycleTest, BudgetTooSmallToWorkWithIsRefused) {
-  TableSpec spec = MakeSpec("adagrad");
-  spec.mutable_options()->set_memory(1000);
-  absl::Status status = EmbeddingTable::Open(spec, {}).status();
-  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
-  EXPECT_NE(status.message().find("raise it to at least"), absl::string_view::npos);
 }
 
 // ---- Faults ----
@@ -262,7 +179,7 @@ TEST(TableLifecycleTest, ScratchThatCannotBeMadeIsNamed) {
   TableSpec spec = MakeSpec("adagrad");
   spec.mutable_options()->set_tier(TableOptions::ROCKSDB);
   spec.mutable_options()->set_memory(kTinyMemory);
-  auto table = Open(spec, dir.File("file/scratch"));
+  auto table = OpenTable(spec, dir.File("file/scratch"));
   std::vector<uint64_t> ids = MakeIds(0, 3000);
   std::vector<float> weights(ids.size() * 5);
   absl::Status status = table->LookupOrCreate(ids, {}, {}, weights);
@@ -295,7 +212,7 @@ TEST(TableLifecycleTest, FailedDemotionLosesNoAcknowledgedRow) {
   TableSpec spec = MakeSpec("adagrad", 512);
   spec.mutable_options()->set_tier(TableOptions::ROCKSDB);
   spec.mutable_options()->set_memory(2 << 20);
-  auto table = Open(spec, dir.File("scratch"));
+  auto table = OpenTable(spec, dir.File("scratch"));
   std::vector<std::pair<std::vector<uint64_t>, std::vector<float>>> acknowledged;
   absl::Status status;
   {
@@ -310,7 +227,7 @@ TEST(TableLifecycleTest, FailedDemotionLosesNoAcknowledgedRow) {
   ASSERT_FALSE(status.ok());
   EXPECT_NE(status.message().find(dir.File("scratch")), absl::string_view::npos) << status;
   ASSERT_GT(acknowledged.size(), 5u);  // More than memory holds.
-  for (const auto& [ids, weights] : acknowledged) ASSERT_EQ(Look(*table, ids), weights);
+  for (const auto& [ids, weights] : acknowledged) ASSERT_EQ(LookRows(*table, ids), weights);
 }
 
 // A file system of its own, of a few megabytes, while this lives.
@@ -338,7 +255,7 @@ TEST(TableLifecycleTest, AfterADiskWasFullTheTableGoesOn) {
   TableSpec spec = MakeSpec("adagrad", 512);
   spec.mutable_options()->set_tier(TableOptions::ROCKSDB);
   spec.mutable_options()->set_memory(2 << 20);
-  auto table = Open(spec, dir.File("disk/scratch"));
+  auto table = OpenTable(spec, dir.File("disk/scratch"));
   std::vector<std::pair<std::vector<uint64_t>, std::vector<float>>> acknowledged;
   absl::Status status;
   auto add = [&](int begin) {
@@ -353,7 +270,7 @@ TEST(TableLifecycleTest, AfterADiskWasFullTheTableGoesOn) {
   while (begin < 10'000 && add(begin)) begin += 50;
   ASSERT_TRUE(absl::IsResourceExhausted(status)) << status;
   EXPECT_NE(status.message().find("free some disk space"), absl::string_view::npos) << status;
-  for (const auto& [ids, weights] : acknowledged) ASSERT_EQ(Look(*table, ids), weights);
+  for (const auto& [ids, weights] : acknowledged) ASSERT_EQ(LookRows(*table, ids), weights);
   const size_t before = acknowledged.size();
   ASSERT_OK(RemoveAll(ballast));
   // RocksDB takes a moment to notice.
@@ -362,7 +279,7 @@ TEST(TableLifecycleTest, AfterADiskWasFullTheTableGoesOn) {
     absl::SleepFor(absl::Milliseconds(50));
   }
   ASSERT_EQ(acknowledged.size(), before + 4) << status;
-  for (const auto& [ids, weights] : acknowledged) ASSERT_EQ(Look(*table, ids), weights);
+  for (const auto& [ids, weights] : acknowledged) ASSERT_EQ(LookRows(*table, ids), weights);
 }
 
 TEST(TableLifecycleTest, ADiskThatIsFullBeforeTheFirstDemotionIsNamedWithWhatToDo) {
@@ -372,7 +289,7 @@ TEST(TableLifecycleTest, ADiskThatIsFullBeforeTheFirstDemotionIsNamedWithWhatToD
   TableSpec spec = MakeSpec("adagrad", 512);
   spec.mutable_options()->set_tier(TableOptions::ROCKSDB);
   spec.mutable_options()->set_memory(2 << 20);
-  auto table = Open(spec, dir.File("disk/scratch"));
+  auto table = OpenTable(spec, dir.File("disk/scratch"));
   const std::string ballast = dir.File("disk/ballast");
   std::ofstream(ballast) << std::string(1 << 20, 'x');  // As much as there is room for.
   const std::vector<uint64_t> ids = MakeIds(0, 5000);
@@ -385,8 +302,8 @@ TEST(TableLifecycleTest, ADiskThatIsFullBeforeTheFirstDemotionIsNamedWithWhatToD
 
 TEST(TableLifecycleTest, DiskFullInSnapshotLeavesNoRowFile) {
   TestDir dir;
-  auto table = Open(MakeSpec("adagrad"));
-  Create(table.get(), MakeIds(0, 20'000));
+  auto table = OpenTable(MakeSpec("adagrad"));
+  CreateRows(table.get(), MakeIds(0, 20'000));
   for (int fail_at = 1;; ++fail_at) {
     int left = fail_at;
     SetFileFault([&left](absl::string_view, absl::string_view path) {
@@ -395,7 +312,7 @@ TEST(TableLifecycleTest, DiskFullInSnapshotLeavesNoRowFile) {
     });
     absl::Status status = SnapshotTo(table.get(), dir.File("t.rows"));
     SetFileFault(nullptr);
-    absl::Status read = Open(MakeSpec("adagrad"))->Restore(dir.File("t.rows"), KeepAll);
+    absl::Status read = OpenTable(MakeSpec("adagrad"))->Restore(dir.File("t.rows"), KeepAll);
     if (status.ok()) {
       EXPECT_TRUE(read.ok()) << read;
       EXPECT_GT(fail_at, 6);  // create, header, blocks, extras, footer, sync.
@@ -404,17 +321,17 @@ TEST(TableLifecycleTest, DiskFullInSnapshotLeavesNoRowFile) {
     EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
     EXPECT_FALSE(read.ok()) << "operation " << fail_at;
   }
-  Create(table.get(), MakeIds(0, 10));  // The table works on.
+  CreateRows(table.get(), MakeIds(0, 10));  // The table works on.
 }
 
 TEST(TableLifecycleTest, RestoreOfAnotherLayoutIsRefusedByName) {
   TestDir dir;
   const std::string path = dir.File("t.rows");
-  auto table = Open(MakeSpec("adagrad"));
-  Create(table.get(), MakeIds(0, 10));
+  auto table = OpenTable(MakeSpec("adagrad"));
+  CreateRows(table.get(), MakeIds(0, 10));
   ASSERT_OK(SnapshotTo(table.get(), path));
   auto refusal = [&](const TableSpec& spec) {
-    absl::Status status = Open(spec)->Restore(path, KeepAll);
+    absl::Status status = OpenTable(spec)->Restore(path, KeepAll);
     EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
     return std::string(status.message());
   };
@@ -436,7 +353,7 @@ TEST(TableLifecycleTest, RestoreOfAnotherLayoutIsRefusedByName) {
   TableSpec rate = MakeSpec("adagrad");  // A rate or a budget may change.
   rate.mutable_segments(1)->mutable_optimizer()->mutable_adagrad()->set_lr(0.5);
   rate.mutable_options()->set_memory(32 << 20);
-  ASSERT_OK(Open(rate)->Restore(path, KeepAll));
+  ASSERT_OK(OpenTable(rate)->Restore(path, KeepAll));
 }
 
 }  // namespace

@@ -60,8 +60,10 @@ class TableStripe {
                          const ColdRows& rows, size_t first);
 
   absl::Status Erase(std::span<const uint64_t> ids);
-  // Some `rows` will soon be Put; a good part of them stay in memory.
+  // Some `rows` will soon be made; a good part of them stay in memory.
   void ExpectRows(int64_t rows);
+  // As ExpectRows, and takes the memory for them now, as far as it goes.
+  void TakeMemory(int64_t rows);
   // Sets or, for a tombstone, removes rows, one after the other: an id may be there twice.
   absl::Status Put(std::span<const RowRecord> records);
 

@@ -62,6 +62,12 @@ void TableStripe::ExpectRows(int64_t rows) {
   while (index_.room() < expected && GrowIndex()) continue;
 }
 
+void TableStripe::TakeMemory(int64_t rows) {
+  ExpectRows(rows);
+  absl::MutexLock lock(&mu_);
+  while (rows_.free_slots() < rows && GrowRows()) continue;
+}
+
 absl::Status TableStripe::Put(std::span<const RowRecord> records) {
   constexpr size_t kAhead = 8;  // Index lines: the processor would not guess where entries go.
   constexpr size_t kAsk = 256;  // Fewer than leave memory at once, which outdates answers.

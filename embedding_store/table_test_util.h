@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -90,6 +91,29 @@ inline TableSpec MakeSpec(const std::string& optimizer, int dim = 4) {
   embedding->set_init(0.1);
   *embedding->mutable_optimizer() = OptimizerNamed(optimizer);
   return spec;
+}
+
+inline std::unique_ptr<EmbeddingTable> OpenTable(const TableSpec& spec,
+                                                 const std::string& scratch = "") {
+  auto table = EmbeddingTable::Open(spec, {.scratch_dir = scratch});
+  EXPECT_TRUE(table.ok()) << table.status();
+  return *std::move(table);
+}
+
+// The weights of `ids`, created at `time` if they are admitted.
+inline std::vector<float> CreateRows(EmbeddingTable* table, const std::vector<uint64_t>& ids,
+                                     int64_t time = 0) {
+  std::vector<float> weights(ids.size() * table->width(), -1.0f);
+  std::vector<int64_t> times(ids.size(), time);
+  absl::Status status = table->LookupOrCreate(ids, {}, times, weights);
+  EXPECT_TRUE(status.ok()) << status;
+  return weights;
+}
+inline std::vector<float> LookRows(const EmbeddingTable& table, const std::vector<uint64_t>& ids) {
+  std::vector<float> weights(ids.size() * table.width(), -1.0f);
+  absl::Status status = table.Lookup(ids, weights);
+  EXPECT_TRUE(status.ok()) << status;
+  return weights;
 }
 
 // `count` different ids, the n-th always the same, ordered by (bucket, id).

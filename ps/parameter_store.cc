@@ -119,7 +119,11 @@ class Store final : public ParameterStore {
 absl::Status Store::OpenTables(const std::string& scratch_dir, ThreadPool* pool) {
   for (int t = 0; t < config_.tables().tables_size(); ++t) {
     TableEnv env{JoinPath(scratch_dir, absl::StrCat("table-", TableName(t), "-", shard_)), pool};
-    auto table = EmbeddingTable::Open(config_.tables().tables(t), env);
+    TableSpec spec = config_.tables().tables(t);
+    if (const int64_t rows = spec.options().rows_expected(); rows > 0) {
+      spec.mutable_options()->set_rows_expected(rows / map_.servers());
+    }
+    auto table = EmbeddingTable::Open(spec, env);
     if (!table.ok()) return Annotate(table.status(), absl::StrCat("table ", TableName(t)));
     widths_.push_back((*table)->width());
     tables_.push_back(*std::move(table));

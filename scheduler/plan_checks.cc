@@ -89,6 +89,7 @@ void CheckBlock(const FeatureBlock& block, const std::string& path, bool event_t
   const std::string at = path + ".table";
   if (table.has_name()) c->Name(at + ".name", table.name());
   c->AtLeast(at + ".memory", static_cast<double>(table.memory()), 1);
+  c->AtLeast(at + ".rows_expected", static_cast<double>(table.rows_expected()), 0);
   c->AtLeast(at + ".init", table.init(), 0);
   if (table.has_multi_hash()) {
     const int64_t rows = table.multi_hash().rows();

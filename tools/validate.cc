@@ -51,13 +51,14 @@ absl::StatusOr<Json> DescribeTable(const TableSpec& spec, const DistinctIds& dis
   const int64_t per_row = int64_t{sizeof(RowHeader)} + layout.body_bytes() + kIndexBytes;
   double rows = distinct.Extrapolate(rows_all);
   if (spec.options().has_multi_hash()) rows = MultiHashRows(spec.options().multi_hash(), rows);
+  const double taken = std::max(rows, static_cast<double>(spec.options().rows_expected()));
   return Json{{"name", spec.options().name()},
               {"rows_estimate", static_cast<int64_t>(rows)},
               {"bytes_per_row", per_row},
               {"dtype", absl::AsciiStrToLower(TableOptions::Dtype_Name(spec.options().dtype()))},
               {"weights_per_row", layout.width()},
               {"state_per_row", layout.state_size()},
-              {"bytes_estimate", static_cast<int64_t>(rows * static_cast<double>(per_row))},
+              {"bytes_estimate", static_cast<int64_t>(taken * static_cast<double>(per_row))},
               {"memory_budget", spec.options().memory()}};
 }
 
