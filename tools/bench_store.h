@@ -20,7 +20,8 @@ struct StoreBench {
   int64_t rows = 20'000'000;  // Less than 2^27 / 5: `scale` goes up to five times that.
   int batch_ids = 65536;      // Unique ids of a call.
   int batches = 32;           // Of each thread; beyond any cache when ids are uniform.
-  int calls = 16;             // Of each thread in one measurement.
+  int calls = 32;             // Of each thread in one measurement,
+  int warm = 4;               // after so many that do not count.
   int alternations = 7;
   std::string dir;  // Scratch; exists, and is removed at the end.
 };
@@ -47,6 +48,8 @@ std::vector<std::vector<IdBatch>> DrawBatches(const StoreBench& bench, Draw draw
 // A spec of 16 weights; tier memory unless `memory` bytes are given.
 enum class Rule { kAdagrad, kSmallest };  // Smallest state: rowwise_adagrad, if it exists.
 TableSpec StoreSpec(Rule rule, int64_t memory = 0);
+// One of tier memory that takes memory for `rows` at the start: on huge pages, where there are any.
+absl::StatusOr<std::unique_ptr<EmbeddingTable>> OpenExpecting(Rule rule, int64_t rows);
 // Makes rows [from, to), in order, `step` rows a call, on this thread. Row r was
 // seen sights[r] times, or once if there are none.
 absl::Status Fill(EmbeddingTable* table, int64_t from, int64_t to, int step,

@@ -42,6 +42,10 @@ class BareRows {
   // Where the index says the row's number: a place among its entries.
   uint32_t PlaceOf(uint32_t row) const;
 
+  // Tries both forms (bench_store_kernel.cc) on batches, more than a cache holds; from now on the
+  // faster one counts.
+  void TakeFasterForm(const std::vector<std::vector<uint32_t>>& places);
+
   void Gather(std::span<const uint32_t> rows, float* out) const;
   void LineGather(std::span<const uint32_t> places, float* out) const;
   // REQUIRES: state_floats is 16.
@@ -55,6 +59,7 @@ class BareRows {
 
   const size_t stride_;
   int64_t indexed_ = 0;
+  bool passes_ = false;
   HugePages rows_, index_;
 };
 

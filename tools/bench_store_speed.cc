@@ -33,20 +33,24 @@ struct Way {
   std::vector<double> rates;  // Ids/s, one an alternation.
 };
 
-// All ways in turn, each over the same batches of an alternation.
+// All ways in turn, each over the same batches of an alternation. What the caches have of the way
+// before, page tables included, is gone when the time begins to count.
 absl::Status Measure(const StoreBench& bench, std::vector<Way>* ways) {
   std::vector<std::vector<float>> out(kStoreThreads);
   for (auto& o : out) o.assign(static_cast<size_t>(bench.batch_ids) * kBenchDim, 0.001f);
+  const auto run_calls = [&](const Way& way, int first, int calls) {
+    return RunThreads(kStoreThreads, [&](int t) {
+      for (int c = first; c < first + calls; ++c) {
+        RETURN_IF_ERROR(way.run(t, c % bench.batches, out[t].data()));
+      }
+      return absl::OkStatus();
+    });
+  };
   for (int a = -1; a < bench.alternations; ++a) {  // The first is to warm up.
     for (Way& way : *ways) {
-      auto run = [&](int t) {
-        for (int c = 0; c < bench.calls; ++c) {
-          int batch = ((a + 1) * bench.calls + c) % bench.batches;
-          RETURN_IF_ERROR(way.run(t, batch, out[t].data()));
-        }
-        return absl::OkStatus();
-      };
-      ASSIGN_OR_RETURN(double seconds, RunThreads(kStoreThreads, run));
+      const int first = (a + 1) * (bench.warm + bench.calls);
+      RETURN_IF_ERROR(run_calls(way, first, bench.warm).status());
+      ASSIGN_OR_RETURN(double seconds, run_calls(way, first + bench.warm, bench.calls));
       double ids = static_cast<double>(kStoreThreads) * bench.calls * bench.batch_ids;
       if (a >= 0) way.rates.push_back(ids / seconds);
     }
@@ -54,14 +58,16 @@ absl::Status Measure(const StoreBench& bench, std::vector<Way>* ways) {
   return absl::OkStatus();
 }
 
-Places PlacesOf(const BareRows& bare, const Batches& batches) {
+// And makes the bare rows ready for such batches.
+Places PlacesOf(const Batches& batches, BareRows* bare) {
   Places places(batches.size());
   for (size_t t = 0; t < batches.size(); ++t) {
     for (const IdBatch& batch : batches[t]) {
       std::vector<uint32_t>& p = places[t].emplace_back();
-      for (uint32_t row : batch.rows) p.push_back(bare.PlaceOf(row));
+      for (uint32_t row : batch.rows) p.push_back(bare->PlaceOf(row));
     }
   }
+  bare->TakeFasterForm(places[0]);
   return places;
 }
 
@@ -95,7 +101,7 @@ void ReportRates(const std::string& name, const std::string& what, const Way& va
 absl::Status ApplyWays(const StoreBench& bench, EmbeddingTable* table, Draw draw, BareRows* bare,
                        AbslTable* absl_table) {
   const Batches batches = DrawBatches(bench, draw, bench.rows);
-  const Places places = PlacesOf(*bare, batches);
+  const Places places = PlacesOf(batches, bare);
   std::vector<Way> ways;
   const std::vector<float> grads(static_cast<size_t>(bench.batch_ids) * kBenchDim, 0.001f);
   std::vector<std::vector<uint32_t>> found(kStoreThreads);
@@ -148,7 +154,7 @@ absl::Status ApplyWays(const StoreBench& bench, EmbeddingTable* table, Draw draw
 absl::Status BenchStoreLookup(const StoreBench& bench, EmbeddingTable* table) {
   if (!HasMemory("store.lookup", BareRows::Bytes(bench.rows, kBenchDim))) return absl::OkStatus();
   const int64_t table_huge = HugePageBytes();
-  const BareRows bare(bench.rows, kBenchDim);
+  BareRows bare(bench.rows, kBenchDim);
   const double bare_bytes = static_cast<double>(BareRows::Bytes(bench.rows, kBenchDim));
   // A kernel short of huge pages gives small ones, to the table or to its reference.
   ReportFigures("store.pages", absl::StrCat(RowsText(bench.rows), " x 16, adagrad"),
@@ -157,7 +163,7 @@ absl::Status BenchStoreLookup(const StoreBench& bench, EmbeddingTable* table) {
                  {"bare_bytes", bare_bytes}});
   for (Draw draw : {Draw::kUniform, Draw::kZipf}) {
     const Batches batches = DrawBatches(bench, draw, bench.rows);
-    const Places places = PlacesOf(bare, batches);
+    const Places places = PlacesOf(batches, &bare);
     std::vector<Way> ways = {TableLookup(table, batches),
                              {"bare gather",
                               [&](int t, int b, float* out) {
@@ -201,9 +207,8 @@ absl::Status BenchStoreApply(const StoreBench& bench, EmbeddingTable* table) {
 
 absl::Status BenchStoreScale(const StoreBench& bench) {
   const int64_t sizes[] = {bench.rows / 2, bench.rows * 5};
-  ASSIGN_OR_RETURN(std::unique_ptr<EmbeddingTable> table,
-                   EmbeddingTable::Open(StoreSpec(Rule::kSmallest), {}));
-  const int state = table->layout().state_size();
+  ASSIGN_OR_RETURN(const RowLayout layout, RowLayout::Create(StoreSpec(Rule::kSmallest)));
+  const int state = layout.state_size();
   const int64_t needed =
       BareRows::Bytes(sizes[1], state) + sizes[1] * (4 * (kBenchDim + state) + 28);
   if (!HasMemory("store.scale", needed + (int64_t{1} << 30))) return absl::OkStatus();
@@ -211,16 +216,16 @@ absl::Status BenchStoreScale(const StoreBench& bench) {
   const std::string rule = state == kBenchDim ? "adagrad" : "rowwise_adagrad";
   constexpr Draw kDraws[] = {Draw::kUniform, Draw::kZipf};
   std::vector<double> table_ns[2][2], bare_ns[2][2];  // [draw][size]
-  int64_t filled = 0;
   for (int s = 0; s < 2; ++s) {
-    RETURN_IF_ERROR(Fill(table.get(), filled, sizes[s], bench.batch_ids));
-    filled = sizes[s];
+    ASSIGN_OR_RETURN(const std::unique_ptr<EmbeddingTable> table,
+                     OpenExpecting(Rule::kSmallest, sizes[s]));
+    RETURN_IF_ERROR(Fill(table.get(), 0, sizes[s], bench.batch_ids));
     bare.Index(sizes[s]);
     for (int d = 0; d < 2; ++d) {
       StoreBench sized = bench;
       sized.rows = sizes[s];
       const Batches batches = DrawBatches(sized, kDraws[d], sizes[s]);
-      const Places places = PlacesOf(bare, batches);
+      const Places places = PlacesOf(batches, &bare);
       std::vector<Way> ways = {TableLookup(table.get(), batches), LineGather(bare, places)};
       RETURN_IF_ERROR(Measure(sized, &ways));
       ReportRates("store.scale.lookup", CaseText(sized, kDraws[d], rule), ways[0], ways[1], 0);

@@ -122,6 +122,12 @@ TableSpec StoreSpec(Rule rule, int64_t memory) {
   return spec;
 }
 
+absl::StatusOr<std::unique_ptr<EmbeddingTable>> OpenExpecting(Rule rule, int64_t rows) {
+  TableSpec spec = StoreSpec(rule);
+  spec.mutable_options()->set_rows_expected(rows);
+  return EmbeddingTable::Open(spec, {});
+}
+
 absl::Status Fill(EmbeddingTable* table, int64_t from, int64_t to, int step,
                   std::span<const uint32_t> sights) {
   std::vector<float> weights(static_cast<size_t>(step) * table->width());
@@ -143,12 +149,6 @@ absl::Status Fill(EmbeddingTable* table, int64_t from, int64_t to, int step,
     }
     RETURN_IF_ERROR(table->LookupOrCreate(ids, counts, {},
                                           std::span(weights).first(ids.size() * table->width())));
-  }
-  // Pages become huge in calls that make few rows.
-  for (int64_t before = -1, huge = HugePageBytes(); huge > before; huge = HugePageBytes()) {
-    before = huge;
-    RETURN_IF_ERROR(
-        table->LookupOrCreate(ids, {}, {}, std::span(weights).first(ids.size() * table->width())));
   }
   return absl::OkStatus();
 }
