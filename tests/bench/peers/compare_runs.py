@@ -14,8 +14,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 CRITEO_FEATURES = """
   - {id: [C1..C26], dim: 16, table: {memory: 6GiB}}
   - {raw: [I1..I13], norm: log1p}"""
+# The cardinalities' sum, which the peers know and take the memory of beforehand too.
 INDUSTRIAL_FEATURES = """
-  - {id: [S1..S80, L1..L20], dim: 16, table: {memory: 6GiB}}"""
+  - {id: [S1..S80, L1..L20], dim: 16, table: {memory: 6GiB, rows_expected: 29086221}}"""
 MODELS = {
     "deepfm": dict(shape="criteo", batch=4096, title="DeepFM 400×3",
                    model="{deepfm: {hidden: [400, 400, 400]}}"),
@@ -28,7 +29,8 @@ MODELS = {
 }
 FEATURES = {"criteo": CRITEO_FEATURES, "industrial": INDUSTRIAL_FEATURES}
 # "tuned": compiled, with what is preloaded; "stock": eager, as pip installs it.
-# Ours twice: tables that grow as ids come, and a second pass, on tables that stand as the peers' do.
+# Ours twice: a first pass, whose rows are made as ids come, and a second one, whose rows stand as
+# the peers' do.
 OWN = ("starling", "starling-again")
 SYSTEMS = {"starling": "Starling", "starling-again": "Starling, second pass",
            "fbgemm": "FBGEMM tables, tuned", "torchrec": "TorchRec, tuned",
