@@ -1,13 +1,12 @@
-// ScanRows: the rows of many ids, found so that the memory is seldom idle. Some hundred ids at a
-// time go through passes, each a loop of few instructions: index lines are asked for; by
-// these, rows are asked for; rows are used. A prefetch waits until its address is translated, and
-// the processor looks only some 300 instructions ahead: what stands between two prefetches costs
-// more than its own time. L2 holds what a pass has asked for until the next, and takes in
-// more lines at a time than L1.
+// ScanRows: the rows of many ids, found so that the memory is seldom idle. While a row is used,
+// the rows of ids some way behind it are asked for, and behind these index lines. A prefetch
+// waits until its address is translated, and the processor looks only some 300 instructions ahead:
+// what is asked for goes into L2, which takes in more lines at a time than L1 and holds them
+// until they are used, so that it may be early and the loop may be long.
 //
-// The few ids whose row is not what their home line or the one after it made expect (further on,
-// behind another id of the same tag, or nowhere) are set aside and searched for together:
-// waiting for each would cost more than all the others.
+// The few ids whose row is not what their home line made expect (further on, behind another
+// id of the same tag, or nowhere) are set aside and searched for together: waiting for each
+// would cost more than all the others.
 //
 // Who saw the rows before may know their places: then the index is asked only for
 // those that are there no longer.
@@ -62,10 +61,12 @@ void WithRowLines(int64_t end, const Fn& fn) {
   }
 }
 
-// Ids of a pass; fewer, if their rows are large.
-inline constexpr size_t kScanIdsMax = 512, kScanIdsMin = 32, kScanBytes = 128 << 10;
-inline size_t ScanIdsOf(int64_t row_bytes) {
-  return std::clamp(kScanBytes / static_cast<size_t>(row_bytes + 64), kScanIdsMin, kScanIdsMax);
+// Ids of a pass. So many of them are used between asking for a row and its use, fewer if rows are
+// large, and so many more between asking for its line and for the row.
+inline constexpr size_t kScanIds = 1024, kRowsAheadMin = 8, kRowsAheadMax = 64, kLinesAhead = 64;
+inline constexpr size_t kAheadBytes = 64 << 10;
+inline size_t RowsAheadOf(int64_t row_bytes) {
+  return std::clamp(kAheadBytes / static_cast<size_t>(row_bytes), kRowsAheadMin, kRowsAheadMax);
 }
 
 // Expects rows where the index has them.
@@ -73,77 +74,69 @@ class IndexGuesses {
  public:
   explicit IndexGuesses(const BucketIndex::View& index) : index_(index) {}
 
-  // Asks for what Expect needs for ids[0, n).
-  [[gnu::always_inline]] void Ask(const uint64_t* ids, size_t n) {
-    Asked& asked = asked_[next_];
-    next_ ^= 1;
+  // The methods below are for ids[0, n).
+  [[gnu::always_inline]] void Take(const uint64_t* ids, size_t n) {
     for (size_t k = 0; k < n; ++k) {
       const uint64_t hash = BucketIndex::HashOf(ids[k]);
-      asked.lines[k] = index_.HomeLine(hash);
-      asked.tags[k] = BucketIndex::View::Tag(hash);
-    }
-    for (size_t k = 0; k < n; ++k) PrefetchIntoL2(asked.lines[k]);
-  }
-  // Where the rows of the ids that the last Ask was for probably are. expected[k] is never null.
-  [[gnu::always_inline]] void Expect(const RowSlab::View& rows, size_t n, RowHeader** expected) {
-    const Asked& asked = asked_[next_ ^ 1];
-    size_t others = 0;
-    for (size_t k = 0; k < n; ++k) {
-      const uint32_t fits = BucketIndex::View::Fits(*asked.lines[k], asked.tags[k]);
-      if (fits == 0) [[unlikely]] {
-        PrefetchIntoL2(index_.LineAfter(asked.lines[k]));
-        others_[others++] = static_cast<uint16_t>(k);
-        continue;
-      }
-      expected[k] = &rows.row(asked.lines[k]->slots[std::countr_zero(fits)]);
-    }
-    for (size_t i = 0; i < others; ++i) {
-      const size_t k = others_[i];
-      const uint32_t slot =
-          index_.Next(asked.lines[k], asked.tags[k], [](uint32_t) { return true; });
-      expected[k] =
-          slot < BucketIndex::kFurther ? &rows.row(slot) : const_cast<RowHeader*>(&kNoRowHeader);
+      lines_[k] = index_.HomeLine(hash);
+      tags_[k] = BucketIndex::View::Tag(hash);
     }
   }
-  // The next two are for the ids of the Ask before the last.
-  // Asks for what Next needs for ids[k].
-  void AskNext(size_t, uint64_t) const {}
+  // Asks for what Expect needs.
+  [[gnu::always_inline]] void Ask(size_t k) const { PrefetchIntoL2(lines_[k]); }
+  // Where the row of ids[k] probably is. Never null.
+  [[gnu::always_inline]] RowHeader* Expect(const RowSlab::View& rows, size_t k) const {
+    const BucketIndex::Line& line = *lines_[k];
+    const uint32_t fits = BucketIndex::View::Fits(line, tags_[k]);
+    // No branch: the processor would guess it wrong for every tenth id.
+    RowHeader* const row = &rows.row(line.slots[std::countr_zero(fits | kLast)]);
+    return fits != 0 ? row : const_cast<RowHeader*>(&kNoRowHeader);
+  }
+  // Asks for what Next needs.
+  [[gnu::always_inline]] void AskNext(size_t k, uint64_t) const {
+    PrefetchIntoL2(index_.LineAfter(lines_[k]));
+  }
   // BucketIndex::View::Next for ids[k].
   template <typename Wanted>
   uint32_t Next(size_t k, uint64_t, const Wanted& wanted) const {
-    return index_.Next(asked_[next_].lines[k], asked_[next_].tags[k], wanted);
+    return index_.Next(lines_[k], tags_[k], wanted);
   }
 
  private:
   static constexpr RowHeader kNoRowHeader = {.id = RowSlab::kNoRow};
-  struct Asked {
-    BucketIndex::Line* lines[kScanIdsMax];
-    uint8_t tags[kScanIdsMax];
-  };
+  static constexpr uint32_t kLast = 1u << (BucketIndex::kEntries - 1);
 
   const BucketIndex::View index_;
-  int next_ = 0;
-  Asked asked_[2];
-  uint16_t others_[kScanIdsMax];
+  BucketIndex::Line* lines_[kScanIds];
+  uint8_t tags_[kScanIds];
 };
 
 // Expects rows where they were: RowSlab's place of ids[k] is places[k].
-struct PlaceGuesses {
-  const uint32_t* places;
-  BucketIndex::View index;
-  void Ask(const uint64_t*, size_t) const {}
-  [[gnu::always_inline]] void Expect(const RowSlab::View& rows, size_t n, RowHeader** expected) {
-    for (size_t k = 0; k < n; ++k) expected[k] = &rows.at(places[k]);
-    places += n;
+class PlaceGuesses {
+ public:
+  PlaceGuesses(const uint32_t* places, const BucketIndex::View& index)
+      : after_(places), index_(index) {}
+  void Take(const uint64_t*, size_t n) {
+    places_ = after_;
+    after_ += n;
+  }
+  void Ask(size_t) const {}
+  [[gnu::always_inline]] RowHeader* Expect(const RowSlab::View& rows, size_t k) const {
+    return &rows.at(places_[k]);
   }
   void AskNext(size_t, uint64_t id) const {
-    PrefetchIntoL2(index.HomeLine(BucketIndex::HashOf(id)));
+    PrefetchIntoL2(index_.HomeLine(BucketIndex::HashOf(id)));
   }
   template <typename Wanted>
   uint32_t Next(size_t, uint64_t id, const Wanted& wanted) const {
     const uint64_t hash = BucketIndex::HashOf(id);
-    return index.Next(index.HomeLine(hash), BucketIndex::View::Tag(hash), wanted);
+    return index_.Next(index_.HomeLine(hash), BucketIndex::View::Tag(hash), wanted);
   }
+
+ private:
+  const uint32_t* places_ = nullptr;
+  const uint32_t* after_;  // Those of the next pass.
+  const BucketIndex::View index_;
 };
 
 // Where rows are looked for first: in the index, or where ids[k]'s was, which is places[k].
@@ -161,26 +154,38 @@ struct LateId {
   uint32_t slot;  // As of BucketIndex::View::Next.
 };
 
-// For n ids, which `guesses` was asked for; `after` ids follow. It returns how many it set
-// aside in `late`, with the row that is to be looked at next on its way.
+// For n ids. It returns how many it set aside in `late`, with the row that is to be looked
+// at next on its way.
 template <typename Guesses, typename Lines, typename OnHit>
 [[gnu::always_inline]] inline size_t ScanPass(Guesses* guesses, const RowSlab::View rows,
-                                              const uint64_t* ids, size_t n, size_t after,
+                                              const uint64_t* ids, size_t n, size_t rows_ahead,
                                               Lines used, const OnHit on_hit, LateId* late) {
-  RowHeader* expected[kScanIdsMax];
-  guesses->Expect(rows, n, expected);
-  for (size_t k = 0; k < n; ++k) PrefetchRow(expected[k], used);
-  guesses->Ask(ids + n, after);
+  RowHeader* expected[kScanIds];
   size_t lates = 0;
-  for (size_t k = 0; k < n; ++k) {
+  const auto expect = [&](size_t k) __attribute__((always_inline)) {
+    expected[k] = guesses->Expect(rows, k);
+    PrefetchRow(expected[k], used);
+  };
+  const auto use = [&](size_t k) __attribute__((always_inline)) {
     // What is expected may be a slot without a row; the id of such a one is looked for later.
     if (expected[k]->id == ids[k] && ids[k] != RowSlab::kNoRow) [[likely]] {
       on_hit(k, expected[k]);
     } else {
+      guesses->AskNext(k, ids[k]);
       late[lates++].k = static_cast<uint32_t>(k);
     }
+  };
+  const size_t lines_ahead = rows_ahead + kLinesAhead;
+  guesses->Take(ids, n);
+  for (size_t k = 0; k < std::min(lines_ahead, n); ++k) guesses->Ask(k);
+  for (size_t k = 0; k < std::min(rows_ahead, n); ++k) expect(k);
+  for (size_t k = 0; k < n; ++k) {
+    if (k + rows_ahead < n) [[likely]] {
+      guesses->Ask(std::min(k + lines_ahead, n - 1));
+      expect(k + rows_ahead);
+    }
+    use(k);
   }
-  for (size_t i = 0; i < lates; ++i) guesses->AskNext(late[i].k, ids[late[i].k]);
   for (size_t i = 0; i < lates; ++i) {
     LateId& l = late[i];
     const RowHeader* const before = expected[l.k];
@@ -214,19 +219,17 @@ void ScanRows(Where where, const BucketIndex& index_now, const RowSlab& rows_now
   const BucketIndex::View index = index_now.view();
   const RowSlab::View rows = rows_now.view();
   static const bool avx2 = BestInstructionSet() == InstructionSet::kAvx2;
-  const size_t at_once = ScanIdsOf(used.end);
-  const auto ids_from = [&](size_t first) { return std::min(at_once, all.size() - first); };
+  const size_t rows_ahead = RowsAheadOf(used.end);
   auto guesses = where.From(index);
-  guesses.Ask(all.data(), ids_from(0));
-  LateId late[kScanIdsMax];
-  for (size_t first = 0; first < all.size(); first += at_once) {
+  LateId late[kScanIds];
+  for (size_t first = 0; first < all.size(); first += kScanIds) {
     const uint64_t* const ids = all.data() + first;
-    const size_t n = ids_from(first), after = ids_from(first + n);
+    const size_t n = std::min(kScanIds, all.size() - first);
     auto hit = [ on_hit, first ](size_t k, RowHeader * row) __attribute__((always_inline)) {
       on_hit(first + k, row);
     };
-    const size_t lates = avx2 ? ScanPassAvx2(&guesses, rows, ids, n, after, used, hit, late)
-                              : ScanPassBase(&guesses, rows, ids, n, after, used, hit, late);
+    const size_t lates = avx2 ? ScanPassAvx2(&guesses, rows, ids, n, rows_ahead, used, hit, late)
+                              : ScanPassBase(&guesses, rows, ids, n, rows_ahead, used, hit, late);
     for (const LateId& l : std::span(late).first(lates)) {
       const uint64_t id = ids[l.k];
       auto is_it = [&](uint32_t slot) { return rows.row(slot).id == id; };

@@ -128,18 +128,17 @@ TEST(StripeScanTest, ASlotWithoutARowIsNoRowOfAnyId) {
 
 TEST(StripeScanTest, BothInstructionSetsGiveTheSame) {
   if (BestInstructionSet() != InstructionSet::kAvx2) GTEST_SKIP() << "no AVX2 here";
-  std::vector<uint64_t> ids(kScanIdsMax);
+  std::vector<uint64_t> ids(kScanIds);
   std::iota(ids.begin(), ids.end(), uint64_t{1} << 40);
   const Rows rows(ids);
   auto run = [&](auto scan) {
     std::vector<size_t> hits;
     std::vector<size_t>* const to = &hits;
-    LateId late[kScanIdsMax];
+    LateId late[kScanIds];
     IndexGuesses guesses(rows.index.view());
-    guesses.Ask(ids.data(), ids.size());
     const size_t lates = scan(
-        &guesses, rows.slab.view(), static_cast<const uint64_t*>(ids.data()), ids.size(), size_t{0},
-        RowLines<0, 1>{24}, [to](size_t k, RowHeader*) { to->push_back(k); },
+        &guesses, rows.slab.view(), static_cast<const uint64_t*>(ids.data()), ids.size(),
+        size_t{16}, RowLines<0, 1>{24}, [to](size_t k, RowHeader*) { to->push_back(k); },
         static_cast<LateId*>(late));
     for (const LateId& l : std::span(late).first(lates)) hits.insert(hits.end(), {l.k, l.slot});
     return hits;

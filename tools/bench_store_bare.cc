@@ -13,10 +13,10 @@
 
 namespace starling {
 
-#define STARLING_DECLARE(isa)                                                             \
-  void BareGather_##isa(bool passes, char* base, size_t stride, const uint32_t* entries,  \
-                        const uint32_t* at, size_t n, float* out);                        \
-  void BareAdagrad_##isa(bool passes, char* base, size_t stride, const uint32_t* entries, \
+#define STARLING_DECLARE(isa)                                                         \
+  void BareGather_##isa(bool l2, char* base, size_t stride, const uint32_t* entries,  \
+                        const uint32_t* at, size_t n, float* out);                    \
+  void BareAdagrad_##isa(bool l2, char* base, size_t stride, const uint32_t* entries, \
                          const uint32_t* at, size_t n, const float* grads)
 STARLING_DECLARE(base);
 STARLING_DECLARE(avx2);
@@ -80,36 +80,36 @@ void BareRows::TakeFasterForm(const std::vector<std::vector<uint32_t>>& places) 
   double best[2] = {std::numeric_limits<double>::max(), std::numeric_limits<double>::max()};
   std::vector<float> out;
   for (int i = 0; i < kTries; ++i) {
-    for (bool passes : {false, true}) {
-      passes_ = passes;
+    for (bool l2 : {false, true}) {
+      l2_ = l2;
       const double start = Seconds();
       for (const std::vector<uint32_t>& batch : places) {
         out.resize(batch.size() * kBenchDim);
         LineGather(batch, out.data());
       }
-      best[passes] = std::min(best[passes], Seconds() - start);
+      best[l2] = std::min(best[l2], Seconds() - start);
     }
   }
-  passes_ = best[true] < best[false];
+  l2_ = best[true] < best[false];
 }
 
 void BareRows::Gather(std::span<const uint32_t> rows, float* out) const {
-  (Avx2() ? BareGather_avx2 : BareGather_base)(passes_, rows_.data(), stride_, nullptr, rows.data(),
+  (Avx2() ? BareGather_avx2 : BareGather_base)(l2_, rows_.data(), stride_, nullptr, rows.data(),
                                                rows.size(), out);
 }
 
 void BareRows::LineGather(std::span<const uint32_t> places, float* out) const {
-  (Avx2() ? BareGather_avx2 : BareGather_base)(passes_, rows_.data(), stride_, entries(),
-                                               places.data(), places.size(), out);
+  (Avx2() ? BareGather_avx2 : BareGather_base)(l2_, rows_.data(), stride_, entries(), places.data(),
+                                               places.size(), out);
 }
 
 void BareRows::Adagrad(std::span<const uint32_t> rows, const float* grads) {
-  (Avx2() ? BareAdagrad_avx2 : BareAdagrad_base)(passes_, rows_.data(), stride_, nullptr,
-                                                 rows.data(), rows.size(), grads);
+  (Avx2() ? BareAdagrad_avx2 : BareAdagrad_base)(l2_, rows_.data(), stride_, nullptr, rows.data(),
+                                                 rows.size(), grads);
 }
 
 void BareRows::LineAdagrad(std::span<const uint32_t> places, const float* grads) {
-  (Avx2() ? BareAdagrad_avx2 : BareAdagrad_base)(passes_, rows_.data(), stride_, entries(),
+  (Avx2() ? BareAdagrad_avx2 : BareAdagrad_base)(l2_, rows_.data(), stride_, entries(),
                                                  places.data(), places.size(), grads);
 }
 

@@ -59,7 +59,7 @@ class BareRows {
 
   const size_t stride_;
   int64_t indexed_ = 0;
-  bool passes_ = false;
+  bool l2_ = false;
   HugePages rows_, index_;
 };
 
