@@ -40,10 +40,14 @@ bool PageRegion::MakeHuge(int64_t end) {
   return true;
 }
 
-void PageRegion::ExpectWrites(int64_t end) {
-  const int64_t expected = std::min(end, reserved_) / kHugePage * kHugePage;
+void PageRegion::ExpectWrites(int64_t end, int64_t populated) {
+  constexpr int64_t kNearly = kHugePage / 16;  // A page that lacks no more will be full too.
+  const int64_t expected = std::min(end + kNearly, reserved_) / kHugePage * kHugePage;
   if (expected <= huge_) return;
   ::madvise(data_ + huge_, expected - huge_, MADV_HUGEPAGE);
+  for (int64_t at = huge_; at < std::min(populated, expected); at += kHugePage) {
+    ::madvise(data_ + at, kHugePage, MADV_COLLAPSE);
+  }
   huge_ = expected;
 }
 

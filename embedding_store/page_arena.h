@@ -29,9 +29,9 @@ class PageRegion {
   // into a huge page; false if there was none to turn.
   bool MakeHuge(int64_t end);
   bool HasFullPages(int64_t end) const;
-  // Bytes below `end` will soon be written: whole huge pages of them that nothing
-  // was written to yet are huge from their first byte on, which spares the copy.
-  void ExpectWrites(int64_t end);
+  // Bytes below `end` will soon be written, those below `populated` have their pages: whole huge
+  // pages of them are huge from their first byte on, which spares the copy of full ones.
+  void ExpectWrites(int64_t end, int64_t populated);
 
  private:
   char* data_ = nullptr;

@@ -108,7 +108,7 @@ class RowSlab {
 
   // So many rows will soon be made in an empty slab.
   void ExpectRows(int64_t rows) {
-    if (next_ == 0) region_.ExpectWrites(rows * stride_);
+    if (next_ == 0) region_.ExpectWrites(rows * stride_, bytes());
   }
 
   // A row with only its id, kRowUsed and kRowReferenced set; its body is not
