@@ -25,13 +25,8 @@ namespace starling {
 enum class InstructionSet { kBase, kAvx2 };
 InstructionSet BestInstructionSet();  // What this machine has.
 
-// One row's step. The gradient that the rule sees is grad * scale + l2 * weights.
-// The arrays do not overlap.
-struct RowStep {
-  int n;
-  float lr_scale;
-  float scale;
-  float l2;
+// What a row that takes a step has; the arrays do not overlap.
+struct RowToStep {
   float* weights;
   float* state;
   const float* grad;
@@ -61,19 +56,17 @@ class Optimizer {
   // REQUIRES: grad.size() == weights.size(), state.size() == StateSize(of it).
   void Step(float lr_scale, std::span<float> weights, std::span<float> state,
             std::span<const float> grad) const {
-    const RowStep row = StepOf(lr_scale, static_cast<int>(weights.size()), weights.data(),
-                               state.data(), grad.data());
-    Update({&row, 1});
+    const RowToStep row = {weights.data(), state.data(), grad.data()};
+    Update(static_cast<int>(weights.size()), lr_scale, {&row, 1});
   }
-  // The same for many rows of as many weights each, which spares the calls.
-  RowStep StepOf(float lr_scale, int n, float* weights, float* state, const float* grad) const {
-    const float scale = clip_ > 0 ? ClipScale({grad, static_cast<size_t>(n)}) : 1.0f;
-    return {n, lr_scale, scale, l2_, weights, state, grad};
-  }
-  virtual void Update(std::span<const RowStep> rows) const = 0;
+  // The same for many rows of n weights each, which spares the calls.
+  virtual void Update(int n, float lr_scale, std::span<const RowToStep> rows) const = 0;
 
  protected:
   explicit Optimizer(float initial_state) : initial_state_(initial_state) {}
+  // What the rule sees is grad * ScaleOf(grad) + l2() * weights.
+  float ScaleOf(std::span<const float> grad) const { return clip_ > 0 ? ClipScale(grad) : 1.0f; }
+  float l2() const { return l2_; }
 
  private:
   float ClipScale(std::span<const float> grad) const;

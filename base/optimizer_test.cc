@@ -240,7 +240,7 @@ TEST(OptimizerTest, RowsThatStepTogetherTakeTheStepsOfEachAlone) {
     auto optimizer = *Optimizer::Create(options);
     for (int n : {1, 8, 16, 17, 32}) {
       std::vector<Floats> w, state, grads;
-      std::vector<RowStep> steps;
+      std::vector<RowToStep> rows;
       for (int r = 0; r < kRows; ++r) {
         w.push_back(RandomFloats(n, r));
         state.emplace_back(optimizer->StateSize(n));
@@ -249,10 +249,10 @@ TEST(OptimizerTest, RowsThatStepTogetherTakeTheStepsOfEachAlone) {
       }
       std::vector<Floats> w_alone = w, state_alone = state;
       for (int r = 0; r < kRows; ++r) {
-        steps.push_back(optimizer->StepOf(0.7f, n, w[r].data(), state[r].data(), grads[r].data()));
+        rows.push_back({w[r].data(), state[r].data(), grads[r].data()});
         optimizer->Step(0.7f, w_alone[r], state_alone[r], grads[r]);
       }
-      optimizer->Update(steps);
+      optimizer->Update(n, 0.7f, rows);
       EXPECT_EQ(w, w_alone) << optimizer->name() << " " << n;
       EXPECT_EQ(state, state_alone) << optimizer->name() << " " << n;
     }

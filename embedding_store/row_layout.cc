@@ -159,37 +159,35 @@ void RowLayout::Init(uint64_t table_seed, uint64_t id, float steps, char* body) 
   if (!plain()) Pack(row, body);
 }
 
-void RowLayout::Step(float lr_scale, std::span<const RowToStep> rows) const {
-  if (plain()) return StepPlain(lr_scale, rows);
-  for (const RowToStep& row : rows) StepNarrow(lr_scale, row);
+void RowLayout::Step(float lr_scale, uint64_t key, char* body, const float* grad) const {
+  if (plain()) {
+    const RowToStep row = PlainRow(body, grad);
+    return StepPlain(lr_scale, {&row, 1});
+  }
+  std::span<float> weights = Scratch(width_), state = State(body);
+  DecodeWeights(body, weights.data());
+  for (const Segment& s : segments_) {
+    s.optimizer->Step(lr_scale, weights.subspan(s.weight_offset, s.dim),
+                      state.subspan(s.state_offset, s.state_size),
+                      {grad + s.weight_offset, static_cast<size_t>(s.dim)});
+  }
+  EncodeWeights(weights.data(), key, body);
 }
 
 void RowLayout::StepPlain(float lr_scale, std::span<const RowToStep> rows) const {
+  if (segments_.size() == 1) return segments_[0].optimizer->Update(width_, lr_scale, rows);
   constexpr size_t kAtOnce = 16;
-  std::array<RowStep, kAtOnce> steps;
+  std::array<RowToStep, kAtOnce> parts;
   for (; !rows.empty(); rows = rows.subspan(std::min(kAtOnce, rows.size()))) {
     const size_t n = std::min(kAtOnce, rows.size());
     for (const Segment& s : segments_) {
       for (size_t i = 0; i < n; ++i) {
-        float* const weights = reinterpret_cast<float*>(rows[i].body);
-        steps[i] =
-            s.optimizer->StepOf(lr_scale, s.dim, weights + s.weight_offset,
-                                weights + width_ + s.state_offset, rows[i].grad + s.weight_offset);
+        parts[i] = {rows[i].weights + s.weight_offset, rows[i].state + s.state_offset,
+                    rows[i].grad + s.weight_offset};
       }
-      s.optimizer->Update(std::span(steps).first(n));
+      s.optimizer->Update(s.dim, lr_scale, std::span(parts).first(n));
     }
   }
-}
-
-void RowLayout::StepNarrow(float lr_scale, const RowToStep& row) const {
-  std::span<float> weights = Scratch(width_), state = State(row.body);
-  DecodeWeights(row.body, weights.data());
-  for (const Segment& s : segments_) {
-    s.optimizer->Step(lr_scale, weights.subspan(s.weight_offset, s.dim),
-                      state.subspan(s.state_offset, s.state_size),
-                      {row.grad + s.weight_offset, static_cast<size_t>(s.dim)});
-  }
-  EncodeWeights(weights.data(), row.key, row.body);
 }
 
 void RowLayout::AddDelta(uint64_t key, char* body, std::span<const float> delta) const {

@@ -86,23 +86,21 @@ class RowLayout {
   void Unpack(const char* body, std::span<float> floats) const;
   // Rounds to nearest: what was unpacked packs into the same bytes.
   void Pack(std::span<const float> floats, char* body) const;
-  // As InitRow, SetSteps and Apply, the latter for some rows. Narrow weights are rounded at
-  // random by `key` (a number of the row's own) and their new values, so a replay
-  // rounds alike.
+  // As InitRow, SetSteps and Apply. Narrow weights are rounded at random by `key` (a number of
+  // the row's own) and their new values, so a replay rounds alike.
   void Init(uint64_t table_seed, uint64_t id, float steps, char* body) const;
-  struct RowToStep {
-    uint64_t key;
-    char* body;
-    const float* grad;  // (width)
-  };
-  void Step(float lr_scale, std::span<const RowToStep> rows) const;
+  void Step(float lr_scale, uint64_t key, char* body, const float* grad) const;
+  // The same for many rows whose body is the plain form, which spares the calls.
+  RowToStep PlainRow(char* body, const float* grad) const {
+    float* const weights = reinterpret_cast<float*>(body);
+    return {weights, weights + width_, grad};
+  }
+  void StepPlain(float lr_scale, std::span<const RowToStep> rows) const;
   // Adds `delta` (width) to the weights; the state stays.
   void AddDelta(uint64_t key, char* body, std::span<const float> delta) const;
   double Norm(const char* body) const;  // Of all weights.
 
  private:
-  void StepPlain(float lr_scale, std::span<const RowToStep> rows) const;
-  void StepNarrow(float lr_scale, const RowToStep& row) const;
   void DecodeWeights(const char* body, float* weights) const;
   void EncodeWeights(const float* weights, uint64_t key, char* body) const;
   std::span<float> State(char* body) const {

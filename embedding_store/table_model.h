@@ -57,8 +57,7 @@ class TableModel {
   void Apply(uint64_t id, std::span<const float> grad, float lr_scale) {
     auto it = rows.find(id);
     if (it == rows.end()) return;
-    const RowLayout::RowToStep row = {seed_ ^ id, it->second.body.data(), grad.data()};
-    layout_.Step(lr_scale, {&row, 1});
+    layout_.Step(lr_scale, seed_ ^ id, it->second.body.data(), grad.data());
   }
   void AddDelta(uint64_t id, std::span<const float> delta) {
     auto it = rows.find(id);

@@ -57,27 +57,38 @@ struct TableStripe::Pulled {
   uint32_t epoch = 0;
   const RowHeader* aside_from = nullptr;  // From here on a snapshot may want rows first.
 };
+struct TableStripe::Stepped {
+  const float* grads = nullptr;
+  size_t width = 0;
+  uint32_t flags = 0;  // Of a row that took its step.
+  uint32_t epoch = 0;
+  const RowHeader* aside_from = nullptr;
+};
 
 class TableStripe::StepBlock {
  public:
-  StepBlock(const RowLayout& layout, float lr_scale) : layout_(layout), lr_scale_(lr_scale) {}
+  StepBlock(const TableCore& core, float lr_scale)
+      : layout_(core.layout), seed_(core.seed), lr_scale_(lr_scale), plain_(layout_.plain()) {}
   ~StepBlock() { Step(); }
   StepBlock(const StepBlock&) = delete;
   StepBlock& operator=(const StepBlock&) = delete;
-  void Add(const RowLayout::RowToStep& row) {
-    rows_[count_++] = row;
+  [[gnu::always_inline]] void Add(RowHeader* row, const float* grad) {
+    if (!plain_) return layout_.Step(lr_scale_, seed_ ^ row->id, row->body(), grad);
+    rows_[count_++] = layout_.PlainRow(row->body(), grad);
     if (count_ == rows_.size()) Step();
   }
 
  private:
   void Step() {
-    layout_.Step(lr_scale_, std::span(rows_).first(count_));
+    if (count_ > 0) layout_.StepPlain(lr_scale_, std::span(rows_).first(count_));
     count_ = 0;
   }
   const RowLayout& layout_;
+  const uint64_t seed_;
   const float lr_scale_;
+  const bool plain_;
   size_t count_ = 0;
-  std::array<RowLayout::RowToStep, 8> rows_;
+  std::array<RowToStep, 16> rows_;
 };
 
 TableStripe::TableStripe(TableCore* core)
@@ -152,9 +163,10 @@ void TableStripe::ScanCreate(const TableCall& call, const StripePart& part,
 
 void TableStripe::ScanSteps(const TableCall& call, const StripePart& part,
                             std::vector<Missed>* missed) {
-  StepBlock steps(core_.layout, call.lr_scale);
-  auto step = [&](uint32_t p, RowHeader * row) __attribute__((always_inline)) {
-    HitStep(call, p, row, &steps);
+  StepBlock steps(core_, call.lr_scale);
+  auto step = [ this, stepped = SteppedOf(call), &steps ](uint32_t p, RowHeader * row)
+      __attribute__((always_inline)) {
+    HitStep(stepped, p, row, &steps);
   };
   WithRowLines<0>(rows_.stride(), [&](auto lines) {
     if (call.places.empty()) return Scan(InIndex(), part, lines, missed, step);
@@ -292,8 +304,8 @@ void TableStripe::Hit(const TableCall& call, uint32_t p, RowHeader* row) {
     case TableCall::kCreate:
       return HitCreate(PulledOf(call), core_.layout.width(), p, row);
     case TableCall::kGradients: {
-      StepBlock steps(core_.layout, call.lr_scale);
-      return HitStep(call, p, row, &steps);
+      StepBlock steps(core_, call.lr_scale);
+      return HitStep(SteppedOf(call), p, row, &steps);
     }
     case TableCall::kDeltas:
       return HitDelta(call, p, row);
@@ -339,13 +351,24 @@ void TableStripe::Renew(RowHeader* row) {
   InitRow(row);
 }
 
-[[gnu::always_inline]] inline void TableStripe::HitStep(const TableCall& call, uint32_t p,
+TableStripe::Stepped TableStripe::SteppedOf(const TableCall& call) const {
+  Stepped stepped;
+  stepped.grads = call.grads.data();
+  stepped.width = core_.layout.width();
+  stepped.flags = kRowDirty | kRowReferenced;
+  if (core_.dense) stepped.flags |= kRowStepped;
+  stepped.epoch = core_.epoch.load(std::memory_order_relaxed);
+  if (cursor_ != kNoCursor) stepped.aside_from = &rows_.row(cursor_);
+  return stepped;
+}
+
+[[gnu::always_inline]] inline void TableStripe::HitStep(const Stepped& stepped, uint32_t p,
                                                         RowHeader* row, StepBlock* steps) {
-  BeforeChange(row);
-  steps->Add({core_.seed ^ row->id, row->body(), &call.grads[size_t{p} * core_.layout.width()]});
-  if (core_.dense) row->Set(kRowStepped);
-  row->Clear(kRowAwaited);
-  Changed(row);
+  if (stepped.aside_from != nullptr && row >= stepped.aside_from) [[unlikely]]
+    BeforeChange(row);
+  row->flags_frequency = (row->flags_frequency & ~kRowAwaited) | stepped.flags;
+  row->epoch = stepped.epoch;
+  steps->Add(row, stepped.grads + size_t{p} * stepped.width);
 }
 
 void TableStripe::HitDelta(const TableCall& call, uint32_t p, RowHeader* row) {
@@ -389,12 +412,12 @@ void TableStripe::InitRow(RowHeader* row) {
 
 void TableStripe::StepOthers(float lr_scale) {
   const std::vector<float> zeros(core_.layout.width(), 0.0f);
-  StepBlock steps(core_.layout, lr_scale);
+  StepBlock steps(core_, lr_scale);
   for (uint32_t slot = 0; slot < rows_.slots(); ++slot) {
     RowHeader& row = rows_.row(slot);
     if (row.has(kRowUsed) && !row.has(kRowStepped)) {
       BeforeChange(&row);
-      steps.Add({core_.seed ^ row.id, row.body(), zeros.data()});
+      steps.Add(&row, zeros.data());
       Changed(&row);
     }
     row.Clear(kRowStepped);
@@ -405,44 +428,6 @@ void TableStripe::StepOthers(float lr_scale) {
 bool TableStripe::Expired(uint32_t row_time, int64_t event_time) const {
   if (core_.ttl <= 0 || row_time == 0 || event_time == 0) return false;
   return static_cast<double>(event_time - row_time) > core_.ttl;
-}
-
-int64_t TableStripe::bytes() const {
-  return rows_.bytes() + index_.bytes() + admission_.bytes() +
-         std::ssize(nowhere_) * int64_t{sizeof(uint64_t)};
-}
-
-absl::Status TableStripe::MergeAdmission(absl::string_view state,
-                                         const std::function<bool(uint64_t)>& owns) {
-  absl::MutexLock lock(&mu_);
-  return admission_.Merge(state, owns);
-}
-
-uint64_t TableStripe::steps() {
-  absl::MutexLock lock(&mu_);
-  return steps_;
-}
-
-void TableStripe::RaiseSteps(uint64_t steps) {
-  absl::MutexLock lock(&mu_);
-  steps_ = std::max(steps_, steps);
-}
-
-void TableStripe::AddStats(TableStats* stats) {
-  absl::MutexLock lock(&mu_);
-  stats->rows_memory += rows_.rows();
-  stats->rows_cold += rows_cold_;
-  stats->bytes_memory += bytes();
-  stats->hits_memory += hits_memory_;
-  stats->hits_cold += hits_cold_;
-  stats->misses += misses_;
-  stats->created += stats_.created;
-  stats->refused += stats_.refused;
-  stats->expired += stats_.expired;
-  stats->evicted += stats_.evicted;
-  stats->erased += stats_.erased;
-  stats->demoted += stats_.demoted;
-  stats->promoted += stats_.promoted;
 }
 
 }  // namespace starling

@@ -102,7 +102,8 @@ class TableStripe {
 
  private:
   class ColdCopies;  // Of rows that come from a file.
-  struct Pulled;     // What kCreate needs for every row that it finds.
+  struct Pulled;     // What kCreate needs for every row that it finds,
+  struct Stepped;    // and kGradients.
   class StepBlock;   // Rows that take their step together.
 
   static constexpr uint32_t kVersions = 1024;
@@ -151,11 +152,12 @@ class TableStripe {
   template <typename Width>
   void HitCreate(const Pulled& pulled, Width width, uint32_t p, RowHeader* row)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void HitStep(const TableCall& call, uint32_t p, RowHeader* row, StepBlock* steps)
+  void HitStep(const Stepped& stepped, uint32_t p, RowHeader* row, StepBlock* steps)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void HitDelta(const TableCall& call, uint32_t p, RowHeader* row)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Pulled PulledOf(const TableCall& call) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Stepped SteppedOf(const TableCall& call) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Makes a page huge if there is time for it, after a call that made some of its ids' rows.
   void MakeHuge(int64_t started_ns, uint64_t made, uint64_t ids) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // An expired row begins anew.

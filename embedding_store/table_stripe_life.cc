@@ -212,4 +212,44 @@ absl::Status TableStripe::Walk(uint32_t bucket_end, ColdTier::Cursor* cold,
   return cold->status();
 }
 
+// ---- Counts, and the state that snapshots take beside rows ----
+
+int64_t TableStripe::bytes() const {
+  return rows_.bytes() + index_.bytes() + admission_.bytes() +
+         std::ssize(nowhere_) * int64_t{sizeof(uint64_t)};
+}
+
+absl::Status TableStripe::MergeAdmission(absl::string_view state,
+                                         const std::function<bool(uint64_t)>& owns) {
+  absl::MutexLock lock(&mu_);
+  return admission_.Merge(state, owns);
+}
+
+uint64_t TableStripe::steps() {
+  absl::MutexLock lock(&mu_);
+  return steps_;
+}
+
+void TableStripe::RaiseSteps(uint64_t steps) {
+  absl::MutexLock lock(&mu_);
+  steps_ = std::max(steps_, steps);
+}
+
+void TableStripe::AddStats(TableStats* stats) {
+  absl::MutexLock lock(&mu_);
+  stats->rows_memory += rows_.rows();
+  stats->rows_cold += rows_cold_;
+  stats->bytes_memory += bytes();
+  stats->hits_memory += hits_memory_;
+  stats->hits_cold += hits_cold_;
+  stats->misses += misses_;
+  stats->created += stats_.created;
+  stats->refused += stats_.refused;
+  stats->expired += stats_.expired;
+  stats->evicted += stats_.evicted;
+  stats->erased += stats_.erased;
+  stats->demoted += stats_.demoted;
+  stats->promoted += stats_.promoted;
+}
+
 }  // namespace starling

@@ -43,6 +43,17 @@ class OptionChecks {
   std::optional<BadOption> bad_;
 };
 
+// One row's step as a rule sees it: the gradient is grad * scale + l2 * weights.
+struct RowStep {
+  int n;
+  float lr_scale;
+  float scale;
+  float l2;
+  float* weights;
+  float* state;
+  const float* grad;
+};
+
 // A Make function; `options` holds the rule's own message.
 using MakeRule = std::unique_ptr<Optimizer>(const OptimizerOptions& options, OptionChecks* check,
                                             InstructionSet set);
@@ -63,44 +74,48 @@ class RuleOptimizer : public Optimizer {
     if constexpr (requires { rule.initial_state; }) return rule.initial_state;
     return 0;
   }
+  [[gnu::always_inline]] inline void StepAll(int width, float lr_scale,
+                                             std::span<const RowToStep> rows) const {
+    const float l2 = this->l2();
+    auto all = [&](auto n) __attribute__((always_inline)) {
+      for (const RowToStep& row : rows) {
+        const float scale = this->ScaleOf({row.grad, static_cast<size_t>(n)});
+        rule_.Step({n, lr_scale, scale, l2, row.weights, row.state, row.grad});
+      }
+    };
+    // A width that is known when this is compiled leaves no loop over a row.
+    switch (width) {
+      case 8:
+        return all(std::integral_constant<int, 8>());
+      case 16:
+        return all(std::integral_constant<int, 16>());
+      case 32:
+        return all(std::integral_constant<int, 32>());
+      default:
+        return all(width);
+    }
+  }
+
+ private:
   const Rule rule_;
 };
-
-// A width that is known when this is compiled leaves no loop over a row.
-template <typename Rule>
-[[gnu::always_inline]] inline void StepAll(const Rule& rule, std::span<const RowStep> rows) {
-  auto all = [&](auto n) __attribute__((always_inline)) {
-    for (RowStep row : rows) {
-      row.n = n;
-      rule.Step(row);
-    }
-  };
-  if (rows.empty()) return;
-  switch (rows[0].n) {
-    case 8:
-      return all(std::integral_constant<int, 8>());
-    case 16:
-      return all(std::integral_constant<int, 16>());
-    case 32:
-      return all(std::integral_constant<int, 32>());
-    default:
-      return all(rows[0].n);
-  }
-}
 
 template <typename Rule>
 class BaseOptimizer final : public RuleOptimizer<Rule> {
  public:
   using RuleOptimizer<Rule>::RuleOptimizer;
-  void Update(std::span<const RowStep> rows) const final { StepAll(this->rule_, rows); }
+  void Update(int n, float lr_scale, std::span<const RowToStep> rows) const final {
+    this->StepAll(n, lr_scale, rows);
+  }
 };
 
 template <typename Rule>
 class Avx2Optimizer final : public RuleOptimizer<Rule> {
  public:
   using RuleOptimizer<Rule>::RuleOptimizer;
-  [[gnu::target("avx2")]] void Update(std::span<const RowStep> rows) const final {
-    StepAll(this->rule_, rows);
+  [[gnu::target("avx2")]] void Update(int n, float lr_scale,
+                                      std::span<const RowToStep> rows) const final {
+    this->StepAll(n, lr_scale, rows);
   }
 };
 
