@@ -17,6 +17,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/prefetch.h"
 #include "dense_net/kernels.h"
 
 #ifdef __CUDACC__
@@ -90,8 +91,8 @@ STARLING_HOST_DEVICE inline void SumSlots(int slots, int dim, const Real* x, Rea
 inline constexpr uint32_t kAhead = 28;
 STARLING_HOST_DEVICE inline void Prefetch(const Real* row, int dim) {
 #ifndef __CUDA_ARCH__
-  __builtin_prefetch(row);
-  __builtin_prefetch(row + dim - 1);
+  PrefetchLine(row);
+  PrefetchLine(row + dim - 1);
 #endif
 }
 

@@ -21,8 +21,8 @@
 #include <cstdint>
 
 #include "base/hash.h"
+#include "base/prefetch.h"
 #include "embedding_store/page_arena.h"
-#include "embedding_store/prefetch.h"
 
 namespace starling {
 

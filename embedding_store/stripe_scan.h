@@ -20,8 +20,8 @@
 #include <span>
 
 #include "base/optimizer.h"
+#include "base/prefetch.h"
 #include "embedding_store/bucket_index.h"
-#include "embedding_store/prefetch.h"
 #include "embedding_store/row_slab.h"
 
 namespace starling {
