@@ -17,18 +17,38 @@ void Pick(const std::vector<int64_t>& from, std::vector<T>* values) {
   values->swap(picked);
 }
 
-// The places of a list column's elements, in the order of `rows`; sets the new offsets.
-std::vector<int64_t> PickLists(const std::vector<int64_t>& rows, Column* column) {
-  std::vector<int64_t> elements;
-  std::vector<int32_t> offsets = {0};
+// The elements of the lists `rows`, which begin at `offsets`.
+template <typename T>
+void PickLists(const std::vector<int64_t>& rows, const std::vector<int32_t>& offsets,
+               std::vector<T>* values) {
+  if (values->empty()) return;
+  static thread_local std::vector<T> picked;
+  picked.clear();
+  picked.reserve(values->size());
+  const auto all = values->begin();
   for (int64_t row : rows) {
-    for (int64_t i = column->list_offsets[row]; i < column->list_offsets[row + 1]; ++i) {
-      elements.push_back(i);
-    }
-    offsets.push_back(static_cast<int32_t>(elements.size()));
+    picked.insert(picked.end(), all + offsets[row], all + offsets[row + 1]);
   }
-  column->list_offsets = std::move(offsets);
-  return elements;
+  values->swap(picked);
+}
+
+// Where the lists `rows` begin once they are picked.
+std::vector<int32_t> PickOffsets(const std::vector<int64_t>& rows,
+                                 const std::vector<int32_t>& offsets) {
+  std::vector<int32_t> picked = {0};
+  picked.reserve(rows.size() + 1);
+  for (int64_t row : rows) picked.push_back(picked.back() + offsets[row + 1] - offsets[row]);
+  return picked;
+}
+
+// The places of the elements of the lists `rows`.
+std::vector<int64_t> PlacesOf(const std::vector<int64_t>& rows,
+                              const std::vector<int32_t>& offsets) {
+  std::vector<int64_t> places;
+  for (int64_t row : rows) {
+    for (int64_t i = offsets[row]; i < offsets[row + 1]; ++i) places.push_back(i);
+  }
+  return places;
 }
 
 }  // namespace
@@ -41,32 +61,26 @@ const Column* ColumnBatch::Find(absl::string_view name) const {
 }
 
 void PickRows(const std::vector<int64_t>& rows, Column* column) {
-  std::vector<int64_t> elements;
-  if (column->is_list) elements = PickLists(rows, column);
-  const std::vector<int64_t>& values = column->is_list ? elements : rows;
+  auto pick = [&](auto* values) {
+    column->is_list ? PickLists(rows, column->list_offsets, values) : Pick(rows, values);
+  };
   Pick(rows, &column->valid);
-  Pick(values, &column->ints);
-  Pick(values, &column->doubles);
-  Pick(values, &column->strings);
+  pick(&column->ints);
+  pick(&column->doubles);
+  pick(&column->strings);
   column->rows = static_cast<int64_t>(rows.size());
-  if (column->items == nullptr) return;
-  auto items = std::make_shared<Column>(*column->items);
-  PickRows(elements, items.get());
-  column->items = std::move(items);
+  if (column->items != nullptr) {
+    auto items = std::make_shared<Column>(*column->items);
+    PickRows(PlacesOf(rows, column->list_offsets), items.get());
+    column->items = std::move(items);
+  }
+  if (column->is_list) column->list_offsets = PickOffsets(rows, column->list_offsets);
 }
 
 void PickFileRows(const std::vector<int64_t>& rows, Column* column) {
   if (column->outer_offsets.empty()) return PickRows(rows, column);
-  std::vector<int64_t> inner;
-  std::vector<int32_t> offsets = {0};
-  for (int64_t row : rows) {
-    for (int64_t i = column->outer_offsets[row]; i < column->outer_offsets[row + 1]; ++i) {
-      inner.push_back(i);
-    }
-    offsets.push_back(static_cast<int32_t>(inner.size()));
-  }
-  PickRows(inner, column);
-  column->outer_offsets = std::move(offsets);
+  PickRows(PlacesOf(rows, column->outer_offsets), column);
+  column->outer_offsets = PickOffsets(rows, column->outer_offsets);
 }
 
 namespace {
