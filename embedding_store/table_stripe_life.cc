@@ -1,4 +1,4 @@
-// TableStripe: rows that go, and rows on their way into a snapshot.
+// TableStripe: rows that go, rows on their way into a snapshot, and what is counted.
 #include <algorithm>
 
 #include "base/hash.h"

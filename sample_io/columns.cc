@@ -17,14 +17,14 @@ void Pick(const std::vector<int64_t>& from, std::vector<T>* values) {
   values->swap(picked);
 }
 
-// The elements of the lists `rows`, which begin at `offsets`.
+// The elements of the lists `rows`, which begin at `offsets`; there are `count` of them.
 template <typename T>
-void PickLists(const std::vector<int64_t>& rows, const std::vector<int32_t>& offsets,
+void PickLists(const std::vector<int64_t>& rows, const std::vector<int32_t>& offsets, size_t count,
                std::vector<T>* values) {
   if (values->empty()) return;
   static thread_local std::vector<T> picked;
   picked.clear();
-  picked.reserve(values->size());
+  picked.reserve(count);
   const auto all = values->begin();
   for (int64_t row : rows) {
     picked.insert(picked.end(), all + offsets[row], all + offsets[row + 1]);
@@ -61,8 +61,11 @@ const Column* ColumnBatch::Find(absl::string_view name) const {
 }
 
 void PickRows(const std::vector<int64_t>& rows, Column* column) {
+  std::vector<int32_t> offsets;
+  if (column->is_list) offsets = PickOffsets(rows, column->list_offsets);
   auto pick = [&](auto* values) {
-    column->is_list ? PickLists(rows, column->list_offsets, values) : Pick(rows, values);
+    column->is_list ? PickLists(rows, column->list_offsets, offsets.back(), values)
+                    : Pick(rows, values);
   };
   Pick(rows, &column->valid);
   pick(&column->ints);
@@ -74,7 +77,7 @@ void PickRows(const std::vector<int64_t>& rows, Column* column) {
     PickRows(PlacesOf(rows, column->list_offsets), items.get());
     column->items = std::move(items);
   }
-  if (column->is_list) column->list_offsets = PickOffsets(rows, column->list_offsets);
+  column->list_offsets = std::move(offsets);
 }
 
 void PickFileRows(const std::vector<int64_t>& rows, Column* column) {
