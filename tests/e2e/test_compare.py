@@ -100,3 +100,4 @@ def test_a_peer_learns_as_much(tmp_path, docs):
     for system in ["fbgemm-stock", "torchrec-stock", "torch-stock"]:
         assert noted[system]["auc"] == pytest.approx(noted["starling"]["auc"], abs=0.01)
         assert noted[system]["sgemm_gflops"] > 0
+        assert noted[system]["eval_rows"] == 200_000  # All that Starling judges, which no batches of 4096 fill.

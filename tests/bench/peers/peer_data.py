@@ -1,7 +1,8 @@
 """The generated Parquet as batches for the peers, decoded by a thread of its own.
 
-A batch has exactly `batch` rows (a last shorter one is dropped: torch.compile wants one shape), and
-its ids are table-major, as fused tables take them: all of the first slot, then all of the second.
+A batch has exactly `batch` rows, and its ids are table-major, as fused tables take them: all of the
+first slot, then all of the second. What is left at the end is dropped in training, since
+torch.compile wants one shape, and is a batch of its own where rows are judged: all of them are.
 """
 import glob
 import os
@@ -88,8 +89,8 @@ class Batch:
         self.offsets = torch.from_numpy(offsets)
 
 
-def batches_of(root, shape, batch_rows, rows_max):
-    """Batches in the order of the files."""
+def batches_of(root, shape, batch_rows, rows_max, to_the_last):
+    """Batches in the order of the files; `to_the_last`: with the rows that do not fill one."""
     files = sorted(glob.glob(os.path.join(root, "**", "*.parquet"), recursive=True))
     if not files:
         raise SystemExit(f"{root}: no Parquet files; write them with starling generate")
@@ -111,23 +112,24 @@ def batches_of(root, shape, batch_rows, rows_max):
                 pieces, have = [], 0
                 if rows_max and given + batch_rows > rows_max:
                     return
+    if to_the_last and pieces:
+        yield Batch(pieces, shape)
 
 
 class Reader:
-    """Iterates over batches that a thread has read ahead; `prepare` runs on that thread."""
+    """Iterates over batches that a thread makes ahead; `prepare` runs on that thread too."""
 
     AHEAD = 8
 
-    def __init__(self, root, shape, batch_rows, rows_max=0, prepare=lambda batch: batch):
+    def __init__(self, batches, prepare=lambda batch: batch):
         self.queue = queue.Queue(self.AHEAD)
-        self.thread = threading.Thread(target=self.run, daemon=True,
-                                       args=(root, shape, batch_rows, rows_max, prepare))
+        self.thread = threading.Thread(target=self.run, daemon=True, args=(batches, prepare))
         self.thread.start()
 
-    def run(self, root, shape, batch_rows, rows_max, prepare):
+    def run(self, batches, prepare):
         torch.set_num_threads(1)  # Of this thread alone.
         try:
-            for batch in batches_of(root, shape, batch_rows, rows_max):
+            for batch in batches:
                 self.queue.put(prepare(batch))
             self.queue.put(None)
         except BaseException as error:  # The trainer raises it.

@@ -11,7 +11,7 @@ import time
 import numpy as np
 import torch
 
-from peer_data import CRITEO, INDUSTRIAL, Reader
+from peer_data import CRITEO, INDUSTRIAL, Reader, batches_of
 from peer_models import DIM, MODELS, init_
 from peer_tables import TABLES
 
@@ -73,7 +73,8 @@ def main():
 
     if args.compile:
         loss_of = torch.compile(loss_of)
-    reader = Reader(f"{args.data}/train", shape, args.batch, args.rows, tables.prepare)
+    reader = Reader(batches_of(f"{args.data}/train", shape, args.batch, args.rows, False),
+                    tables.prepare)
     step = rows = 0
     losses = []
     for batch in reader:
@@ -91,11 +92,12 @@ def main():
     seconds, used = time.perf_counter() - start, time.process_time() - used
     scores, labels = [], []
     with torch.no_grad():
-        for batch in Reader(f"{args.data}/eval", shape, args.batch, 0, tables.prepare):
+        held_out = batches_of(f"{args.data}/eval", shape, args.batch, 0, True)
+        for batch in Reader(held_out, tables.prepare):
             scores.append(logits_of(tables.forward(batch), batch.numbers).numpy())
             labels.append(batch.labels.numpy())
     print(json.dumps({
-        "peer": args.peer, "model": args.model, "samples_per_s": rows / seconds, "seconds": seconds,
+        "peer": args.peer, "model": args.model, "eval_rows": sum(map(len, labels)), "samples_per_s": rows / seconds, "seconds": seconds,
         "cores": used / seconds, "rows": rows, "auc": auc_of(np.concatenate(scores),
                                                             np.concatenate(labels)),
         "loss": float(np.mean(losses[-50:])), "sgemm_gflops": sgemm_rate(),
