@@ -199,5 +199,28 @@ TEST(SharedSlots, FewDistinctIdsAreFasterShared) {
   }
 }
 
+// What is not shared has to be moved: that pays only beside enough that is.
+TEST(SharedSlots, OneSlotOfFewIdsBesideManyIsNotShared) {
+  std::vector<uint32_t> offsets(1001), index(1000);
+  for (uint32_t r = 0; r <= 1000; ++r) offsets[r] = r;
+  for (uint32_t r = 0; r < 1000; ++r) index[r] = r % 10;
+  for (const uint32_t distinct : {0, 10}) {  // Not counted, and counted by whoever made the batch.
+    for (const auto& [others, shared] : std::vector<std::pair<int, bool>>{{3, true}, {9, false}}) {
+      Batch batch = OneSlot(offsets, index, 1000);
+      std::vector<Slot>& slots = batch.tables[0].slots;
+      slots[0].distinct = distinct;
+      for (int s = 0; s < others; ++s) {
+        slots.push_back({.offsets = offsets, .index = index});
+        for (uint32_t r = 0; r < 1000; ++r) slots.back().index[r] = r;
+      }
+      Found found;
+      found.Find(batch, 16, Sharing::kWhereFaster);
+      EXPECT_EQ(found.shared.slots.size(), shared ? 1u : 0u) << others << " others";
+      ASSERT_EQ(found.shared.rest.size(), 1u);
+      EXPECT_EQ(found.shared.rest[0].width, 16 * (others + !shared));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace starling

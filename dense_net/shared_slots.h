@@ -94,14 +94,19 @@ struct SharedSlots {
   struct Lists {
     std::vector<uint32_t> vector_of_row, first_row, ids;
   };
-  bool FindRequests(const Batch& batch, Sharing sharing, SharedSlot* found);
-  bool FindIds(const Batch& batch, Sharing sharing, Lists* lists, SharedSlot* found);
+  void FindCandidates(const Batch& batch, std::span<const SlotSpec> specs, Sharing sharing,
+                      bool share_ids);
+  int CountIds(const Slot& slot, int64_t rows, int dim, Sharing sharing);
+  bool Pay(int64_t rows, Sharing sharing) const;
+  void TakeRequests(const Batch& batch, SharedSlot* found);
+  bool TakeIds(const Batch& batch, SharedSlot* found);
   void Keep(SharedSlot found);
   static void Leave(int column, int dim, std::vector<ColumnRange>* ranges);
 
-  std::vector<Lists> lists_;  // One a slot, which points into them.
+  std::vector<SharedSlot> candidates_;  // By column.
+  std::vector<Lists> lists_;            // One a slot, which points into them.
   std::vector<uint32_t> first_row_of_request_;
-  std::vector<uint32_t> local_;  // By id: its vector, within FindIds.
+  std::vector<uint32_t> local_;  // By id: its vector, within TakeIds.
   std::vector<uint32_t> iota_;
 };
 

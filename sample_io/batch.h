@@ -31,6 +31,7 @@ struct Slot {
   std::vector<uint32_t> offsets;
   std::vector<uint32_t> index;  // Into TableIds::ids.
   std::vector<float> weights;   // One a value; empty: all 1.
+  uint32_t distinct = 0;        // Ids in `index`, each counted once; 0: not counted.
 
   Axis entries() const { return axis == Axis::kPosition ? owner : axis; }
 };

@@ -317,6 +317,7 @@ class Compiler : public FeatureCompiler {
     const EntryFacts requests = {scratch->requests.times, scratch->requests.rows};
     const bool of_requests = slot->entries() == Axis::kRequest;
     const int64_t fresh = scratch->unique.Add(keys, of_requests ? requests : rows, slot);
+    slot->distinct = static_cast<uint32_t>(fresh);
     (of_requests ? batch->request_work : batch->row_work).hashed +=
         keys.are_ids ? std::ssize(keys.values) : fresh;
   }

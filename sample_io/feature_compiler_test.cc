@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
@@ -130,6 +131,7 @@ void CheckTable(const Batch& batch, const TableIds& table) {
     ASSERT_EQ(slot.offsets.size(), batch.rows + 1);
     ASSERT_EQ(slot.offsets.back(), slot.index.size());
     ASSERT_TRUE(slot.weights.empty() || slot.weights.size() == slot.index.size());
+    EXPECT_EQ(slot.distinct, std::set(slot.index.begin(), slot.index.end()).size());
     for (uint32_t e = 0; e < batch.rows; ++e) {
       for (uint32_t i = slot.offsets[e]; i < slot.offsets[e + 1]; ++i) {
         expected[slot.index[i]].emplace_back(s, e, slot.weights.empty() ? 1 : slot.weights[i]);
