@@ -60,29 +60,60 @@ void SpinUntil(const Ready& ready) {
 }  // namespace
 
 struct ThreadPool::Impl {
+  struct Side {
+    SideWork* work;
+    int threads = 0;  // That are in it.
+    bool removed = false;
+    bool Left() const { return threads == 0; }
+  };
+
   absl::Mutex mu;
   std::deque<std::shared_ptr<Loop>> loops;  // One entry for each helper wanted.
-  std::atomic<size_t> waiting{0};           // Of them; for a look without the lock.
-  bool spin = false;                        // There is a core for every thread.
+  std::vector<std::shared_ptr<Side>> sides;
+  int64_t notices = 0;           // Of side work.
+  bool side_due = false;         // Since the last of them all had nothing to do.
+  std::atomic<bool> due{false};  // Any of both; for a look without the lock.
+  bool spin = false;             // There is a core for every thread.
   bool stop = false;
   std::vector<std::thread> threads;
 
   void Run(int number) {
     NameThread(absl::StrCat("pool ", number));
     while (true) {
+      if (spin) SpinUntil([this] { return due.load(std::memory_order_relaxed); });
       std::shared_ptr<Loop> loop;
-      if (spin) SpinUntil([this] { return waiting.load(std::memory_order_relaxed) > 0; });
       {
         absl::MutexLock lock(&mu);
-        mu.Await(absl::Condition(
-            +[](Impl* self) { return self->stop || !self->loops.empty(); }, this));
+        mu.Await(absl::Condition(this, &Impl::HasWork));
+        if (side_due && RunSide()) continue;
+        if (loops.empty() && !stop) continue;
         if (loops.empty()) return;
         loop = std::move(loops.front());
         loops.pop_front();
-        waiting.store(loops.size(), std::memory_order_relaxed);
+        SetDue();
       }
       loop->Work(loop->stage);
     }
+  }
+
+  bool HasWork() const { return stop || side_due || !loops.empty(); }
+  void SetDue() { due.store(side_due || !loops.empty(), std::memory_order_relaxed); }
+
+  // A piece of some side work, without the lock meanwhile.
+  bool RunSide() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    const int64_t before = notices;
+    for (const std::shared_ptr<Side>& side : std::vector(sides)) {
+      if (side->removed) continue;
+      ++side->threads;
+      mu.Unlock();
+      const bool did = side->work->RunSome();
+      mu.Lock();
+      --side->threads;
+      if (did) return true;
+    }
+    side_due = side_due && notices != before;
+    SetDue();
+    return false;
   }
 };
 
@@ -112,7 +143,7 @@ void ThreadPool::ParallelFor(int n, const std::function<void(int)>& fn) {
   {
     absl::MutexLock lock(&impl_->mu);
     for (int i = 1; i < std::min(threads_, n); ++i) impl_->loops.push_back(loop);
-    impl_->waiting.store(impl_->loops.size(), std::memory_order_relaxed);
+    impl_->SetDue();
   }
   loop->Work(std::nullopt);
   std::optional<StageWait> wait;
@@ -120,6 +151,28 @@ void ThreadPool::ParallelFor(int n, const std::function<void(int)>& fn) {
   if (impl_->spin) SpinUntil([&] { return loop->Finished(); });
   absl::MutexLock lock(&loop->mu);
   loop->mu.Await(absl::Condition(loop.get(), &Loop::Finished));
+}
+
+void ThreadPool::Add(SideWork* work) {
+  absl::MutexLock lock(&impl_->mu);
+  impl_->sides.push_back(std::make_shared<Impl::Side>(Impl::Side{work}));
+}
+
+void ThreadPool::NotifySideWork() {
+  absl::MutexLock lock(&impl_->mu);
+  ++impl_->notices;
+  impl_->side_due = !impl_->sides.empty();
+  impl_->SetDue();
+}
+
+void ThreadPool::Remove(SideWork* work) {
+  absl::MutexLock lock(&impl_->mu);
+  const auto at = std::find_if(impl_->sides.begin(), impl_->sides.end(),
+                               [work](const auto& side) { return side->work == work; });
+  const std::shared_ptr<Impl::Side> side = *at;
+  side->removed = true;
+  impl_->sides.erase(at);
+  impl_->mu.Await(absl::Condition(side.get(), &Impl::Side::Left));
 }
 
 }  // namespace starling

@@ -44,13 +44,14 @@ struct Item {
   ReaderPosition after;
 };
 
-class Reader : public BatchReader {
+class Reader : public BatchReader, private SideWork {
  public:
   Reader(const SampleSource* source, const FeatureCompiler* compiler,
          const BatchReaderOptions& options, const ReaderPosition& start)
       : source_(source),
         compiler_(compiler),
         options_(options),
+        pool_(options.pool != nullptr && options.pool->threads() > 1 ? options.pool : nullptr),
         pass_(start.pass),
         load_options_(LoadOptionsOf(options, compiler->features(), start.pass)),
         order_(SplitOrder(source->splits().size(), options.shuffle, options.seed, start.pass)),
@@ -68,6 +69,7 @@ class Reader : public BatchReader {
       stop_ = true;
       work_.SignalAll();
     }
+    if (pool_ != nullptr && !threads_.empty()) pool_->Remove(this);
     for (std::thread& thread : threads_) thread.join();
     absl::Status status = bad_rows_.Close();
     if (!status.ok()) std::cerr << "quarantine: " << status.message() << "\n";
@@ -82,6 +84,7 @@ class Reader : public BatchReader {
   }
 
   void StartThreads() {
+    if (pool_ != nullptr) pool_->Add(this);
     for (int i = 0; i < options_.threads; ++i) threads_.emplace_back([this, i] { Work(i); });
   }
 
@@ -155,7 +158,7 @@ class Reader : public BatchReader {
     NameThread(absl::StrCat("reader ", number));
     mu_.Lock();
     while (!stop_) {
-      if (CanCompile()) {
+      if ((pool_ == nullptr || starved_) && CanCompile()) {
         CompileOne();
       } else if (CanLoad()) {
         LoadOne();
@@ -165,6 +168,24 @@ class Reader : public BatchReader {
       }
     }
     mu_.Unlock();
+  }
+
+  // On the pool's threads.
+  bool RunSome() override {
+    absl::MutexLock lock(&mu_);
+    if (stop_ || compiling_ == options_.threads || !CanCompile()) return false;
+    ++compiling_;
+    CompileOne();
+    --compiling_;
+    return true;
+  }
+
+  // There is room for one more batch.
+  void WakeOne() { pool_ != nullptr ? pool_->NotifySideWork() : work_.Signal(); }
+  // There may be something to do for any background thread, or the end of it all.
+  void WakeAll() {
+    work_.SignalAll();
+    if (pool_ != nullptr) pool_->NotifySideWork();
   }
 
   bool CanCompile() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
@@ -191,7 +212,7 @@ class Reader : public BatchReader {
       item->after = {pass_, at.ordinal + 1, 0};
       DropSplit();
     }
-    work_.SignalAll();  // There may be more to take, or room to load.
+    WakeAll();  // There may be more to take, or room to load.
     mu_.Unlock();
     {
       StageSpan span(Stage::kCompile);
@@ -202,7 +223,7 @@ class Reader : public BatchReader {
     failed_ = failed_ || !item->status.ok();
     item->ready = true;
     ready_.Signal();
-    work_.SignalAll();  // Memory may be free again, or an error the end of it all.
+    WakeAll();  // Memory may be free again, or an error the end of it all.
   }
 
   void DropSplit() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
@@ -211,7 +232,7 @@ class Reader : public BatchReader {
     Release(std::move(front));
     NextSplit();
     ready_.Signal();  // It may have been the last.
-    work_.SignalAll();
+    WakeAll();
   }
 
   // The last to hold a split on gives its memory back.
@@ -269,7 +290,7 @@ class Reader : public BatchReader {
     }
     mu_.Lock();
     ahead->ready = true;
-    work_.SignalAll();
+    WakeAll();
   }
 
   // ---- The consumer's thread ----
@@ -278,13 +299,15 @@ class Reader : public BatchReader {
   std::unique_ptr<Item> Take() {
     absl::MutexLock lock(&mu_);
     while (queue_.empty() ? claim_.ordinal < order_.size() : !queue_.front()->ready) {
+      if (!std::exchange(starved_, true) && pool_ != nullptr) work_.SignalAll();
       ready_.Wait(&mu_);
     }
+    starved_ = false;
     if (queue_.empty()) return nullptr;
     NoteQueue(Stage::kPrefetch, static_cast<int>(queue_.size()), options_.queue_max);
     std::unique_ptr<Item> item = std::move(queue_.front());
     queue_.pop_front();
-    work_.Signal();  // There is room for one more.
+    WakeOne();
     return item;
   }
 
@@ -301,6 +324,7 @@ class Reader : public BatchReader {
   const SampleSource* const source_;
   const FeatureCompiler* const compiler_;
   const BatchReaderOptions options_;
+  ThreadPool* const pool_;  // Null: threads_ compile.
   const uint32_t pass_;
   const LoadOptions load_options_;
   const std::vector<uint32_t> order_;  // Splits by ordinal.
@@ -309,6 +333,8 @@ class Reader : public BatchReader {
   absl::CondVar work_;   // There may be something to do for a background thread,
   absl::CondVar ready_;  // or to take for the consumer. Apart: waking a thread costs.
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
+  int compiling_ ABSL_GUARDED_BY(mu_) = 0;        // Threads of the pool that do.
+  bool starved_ ABSL_GUARDED_BY(mu_) = false;     // The consumer waits: every thread compiles.
   bool failed_ ABSL_GUARDED_BY(mu_) = false;      // Some item in the queue holds an error.
   ReaderPosition position_ ABSL_GUARDED_BY(mu_);  // After the batch delivered last.
   ReaderPosition claim_ ABSL_GUARDED_BY(mu_);     // The next batch to compile.

@@ -1,5 +1,5 @@
 // BatchReader: the batches of one pass, in order, read and compiled ahead by
-// background threads into a bounded queue.
+// background threads, or a pool's, into a bounded queue.
 //
 // The order of splits, the sample of a split's rows and their order are functions of
 // (seed, pass) alone. A batch holds rows of one split; the last of a split may be short.
@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/thread_pool.h"
 #include "sample_io/batch.h"
 #include "sample_io/data.pb.h"
 #include "sample_io/feature_compiler.h"
@@ -33,7 +34,10 @@ struct BatchReaderOptions {
   int batch_rows = 4096;
   bool shuffle = false;
   uint64_t seed = 0;
-  int threads = 1;    // That read and compile; order does not depend on it.
+  int threads = 1;  // That read and compile; order does not depend on it.
+  // Outlives the reader. If it has threads of its own, up to `threads` of these compile, as side
+  // work, and the reader's only read, unless the consumer waits for a batch.
+  ThreadPool* pool = nullptr;
   int queue_max = 4;  // Batches read ahead of the consumer.
   bool with_labels = true;
   SampleOptions sample;  // Which rows of a split are taken, and how often; default: all, once.

@@ -109,15 +109,19 @@ class BatchReaderTest : public testing::Test {
 TEST_F(BatchReaderTest, EveryRowComesOnceInAnOrderThatThreadsDoNotChange) {
   WriteFiles(4);
   std::vector<Read> first;
-  for (int threads = 1; threads <= 4; ++threads) {
-    for (int queue : {1, 3, 8}) {
-      options_.threads = threads;
-      options_.queue_max = queue;
-      auto reader = Open();
-      std::vector<Read> reads = ReadAll(reader.get());
-      EXPECT_EQ(Rows(reads), Range(220));
-      if (first.empty()) first = reads;
-      EXPECT_EQ(reads, first);
+  ThreadPool one(1), three(3);
+  for (ThreadPool* pool : {static_cast<ThreadPool*>(nullptr), &one, &three}) {
+    for (int threads = 1; threads <= 4; ++threads) {
+      for (int queue : {1, 3, 8}) {
+        options_.pool = pool;
+        options_.threads = threads;
+        options_.queue_max = queue;
+        auto reader = Open();
+        std::vector<Read> reads = ReadAll(reader.get());
+        EXPECT_EQ(Rows(reads), Range(220));
+        if (first.empty()) first = reads;
+        EXPECT_EQ(reads, first);
+      }
     }
   }
   // 37 rows make batches of 10, 10, 10 and 7; 18 rows of 10 and 8.
@@ -169,7 +173,9 @@ TEST_F(BatchReaderTest, NameBelongsToTheData) {
 
 TEST_F(BatchReaderTest, ResumeAtAnyPositionGivesExactlyTheRest) {
   WriteFiles(2);
+  ThreadPool pool(2);
   options_.threads = 2;
+  options_.pool = &pool;  // A reader that ended leaves nothing to do in it.
   std::vector<Read> all = ReadAll(Open().get());
   for (size_t i = 0; i < all.size(); ++i) {
     std::vector<Read> rest = ReadAll(Open(all[i].after).get());
@@ -179,7 +185,9 @@ TEST_F(BatchReaderTest, ResumeAtAnyPositionGivesExactlyTheRest) {
 
 TEST_F(BatchReaderTest, PositionOfOtherDataIsRefused) {
   WriteFiles(1);
+  ThreadPool pool(2);
   for (ReaderPosition bad : {ReaderPosition{0, 3, 0}, {0, 2, 1}, {0, 0, 9}}) {
+    options_.pool = bad.batch == 9 ? &pool : nullptr;
     auto reader = BatchReader::Create(source_.get(), compiler_.get(), options_, bad);
     EXPECT_EQ(reader.status().code(), absl::StatusCode::kInvalidArgument);
   }
@@ -205,7 +213,9 @@ TEST_F(BatchReaderTest, ShardsPartitionThePassAndResumeExactly) {
 
 TEST_F(BatchReaderTest, DestructionAtAnyInstantJoinsCleanly) {
   WriteFiles(4);
+  ThreadPool pool(3);
   for (int round = 0; round < 50; ++round) {
+    options_.pool = round % 2 == 0 ? nullptr : &pool;
     options_.threads = 1 + round % 4;
     options_.queue_max = 1 + round % 3;
     auto reader = Open();
@@ -221,13 +231,17 @@ TEST_F(BatchReaderTest, ErrorSurfacesInOrderAndStays) {
   options_.threads = 4;
   options_.queue_max = 8;
   std::filesystem::remove(dir_ + "/data/1.parquet");
-  absl::Status end;
-  auto reader = Open();
-  EXPECT_EQ(Rows(ReadAll(reader.get(), &end)), Range(55));
-  EXPECT_EQ(end.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(end.message(), HasSubstr("1.parquet: row group 0"));
-  Batch batch;
-  EXPECT_EQ(reader->Next(&batch), end);
+  ThreadPool three(3);
+  for (ThreadPool* pool : {static_cast<ThreadPool*>(nullptr), &three}) {
+    options_.pool = pool;
+    absl::Status end;
+    auto reader = Open();
+    EXPECT_EQ(Rows(ReadAll(reader.get(), &end)), Range(55));
+    EXPECT_EQ(end.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(end.message(), HasSubstr("1.parquet: row group 0"));
+    Batch batch;
+    EXPECT_EQ(reader->Next(&batch), end);
+  }
 }
 
 TEST_F(BatchReaderTest, WrongColumnTypeNamesTheFile) {

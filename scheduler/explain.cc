@@ -29,12 +29,14 @@ std::string Percent(double share) { return absl::StrFormat("%.0f %%", 100 * shar
 // Steps wait for batches.
 void ExplainReading(const RunRecord& run, Explanation* out) {
   const double reading = StageOf(run, "read").busy(), compiling = StageOf(run, "compile").busy();
-  const double threads = std::max(1, run.read_threads());
-  const double busy = Share(reading + compiling, run.train_seconds() * threads);
+  const double readers = std::max(1, run.read_threads());
+  const double compilers = readers + std::clamp<double>(run.threads() - 1, 0, readers);
+  const double busy = std::max(Share(reading, run.train_seconds() * readers),
+                               Share(reading + compiling, run.train_seconds() * compilers));
   out->bottleneck = compiling > reading ? "compile" : "read";
   out->why = absl::StrFormat(
-      "steps waited %s of the time for a batch, while the %d reading thread(s) were busy %s of it",
-      Percent(Share(run.step_wait_read(), run.train_seconds())), run.read_threads(), Percent(busy));
+      "steps waited %s of the time for a batch, while what reads and compiles was busy %s of it",
+      Percent(Share(run.step_wait_read(), run.train_seconds())), Percent(busy));
   if (busy > 0.7 && run.read_threads() < run.cores()) {
     Advise(out, absl::StrFormat("train.read_threads: %d (now %d; the machine has %d cores)",
                                 run.read_threads() + 1, run.read_threads(), run.cores()));

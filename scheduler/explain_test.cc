@@ -50,9 +50,10 @@ TEST(Explain, StepsThatWaitForBatchesWantReadersOrADisk) {
   RunRecord run = GoodRun();
   run.set_step_wait_read(40);
   run.mutable_stages(0)->set_busy(20);
-  run.mutable_stages(1)->set_busy(75);
+  run.mutable_stages(1)->set_busy(130);  // By the reading thread and one of the steps'.
   Explanation e = Explain(run);
   EXPECT_EQ(e.bottleneck, "compile");
+  EXPECT_THAT(e.why, HasSubstr("busy 75 % of it"));
   EXPECT_THAT(e.advice[0], HasSubstr("train.read_threads: 2"));
 
   run.mutable_stages(1)->set_busy(5);

@@ -114,6 +114,7 @@ absl::Status ScoreAll(LocalModel* model, const SampleSource& source, const Score
                       const std::function<void(const Batch&, std::span<const float>)>& fn) {
   BatchReaderOptions reading;
   reading.batch_rows = options.batch_rows;
+  reading.pool = pool;
   reading.bad_rows_max = options.bad_rows_max;
   ASSIGN_OR_RETURN(std::unique_ptr<BatchReader> reader,
                    BatchReader::Create(&source, &model->compiler(), reading, {}));

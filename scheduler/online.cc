@@ -108,6 +108,7 @@ absl::Status OnlineLearner::Learn(const SampleSource& source, const std::string&
   // The file's name is part of the batches' names: each file is a job of its own.
   reading.job = HashBytes(name, HashBytes(plan_.job.name(), 0));
   reading.batch_rows = plan_.job.data().batch();
+  reading.pool = &pool_;
   reading.seed = t.seed();
   reading.sample = plan_.job.data().sample();
   reading.bad_rows_max = 1.0;  // A daemon goes on; bad rows are kept apart and counted.

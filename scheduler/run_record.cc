@@ -27,9 +27,12 @@ int ReadThreads(const TrainOptions& options) {
 
 std::string ThreadsText(const TrainOptions& options, int step_threads) {
   std::string text = absl::StrFormat(
-      "threads: %d for the steps%s, %d to read and compile ahead%s", step_threads,
+      "threads: %d for the steps%s, %d to read ahead%s%s", step_threads,
       options.threads() == 0 ? " (auto: one per core)" : "", ReadThreads(options),
-      options.read_threads() == 0 ? " (auto: one for every 4 cores; a step costs far more)" : "");
+      options.read_threads() == 0 ? " (auto: one for every 4 cores; a step costs far more)" : "",
+      step_threads > 1 ? absl::StrFormat("; up to %d of the first compile what was read",
+                                         std::min(ReadThreads(options), step_threads - 1))
+                       : ", and compile");
   if (options.devices_size() > 1) {
     absl::StrAppend(&text, "; a replica on each of ", absl::StrJoin(options.devices(), ", "));
   }

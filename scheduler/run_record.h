@@ -10,7 +10,7 @@
 
 namespace starling {
 
-// Threads that read and compile ahead of the steps.
+// Threads that read ahead of the steps, and as many of the steps' at most that compile.
 int ReadThreads(const TrainOptions& options);
 // "threads: 2 for the steps (auto: …), 1 to read …".
 std::string ThreadsText(const TrainOptions& options, int step_threads);

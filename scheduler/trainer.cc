@@ -269,6 +269,7 @@ absl::Status Trainer::Impl::RunUntilCut(bool* pass_ended) {
   if (state.data_step() > 0) reading.job = HashBytes(absl::StrCat(state.data_step()), reading.job);
   reading.batch_rows = data.batch();
   reading.threads = read_threads;
+  reading.pool = &pool;
   reading.shuffle = data.shuffle();
   reading.seed = options().seed();
   reading.sample = data.sample();

@@ -153,6 +153,7 @@ absl::StatusOr<WorkerSummary> RunWorker(const Plan& plan, const SampleSource& tr
   reading.job = HashBytes(plan.job.name(), train.fingerprint());
   reading.batch_rows = plan.job.data().batch();
   reading.threads = ReadThreads(t);
+  reading.pool = &pool;
   reading.shuffle = plan.job.data().shuffle();
   reading.seed = t.seed();
   reading.sample = plan.job.data().sample();

@@ -179,6 +179,7 @@ class CheckpointBench {
       BatchReaderOptions reading;
       reading.job = ++job_;
       reading.batch_rows = plan_.job.data().batch();
+      reading.pool = &pool_;
       ASSIGN_OR_RETURN(std::unique_ptr<BatchReader> reader,
                        BatchReader::Create(source_.get(), &model_->compiler(), reading, {}));
       RETURN_IF_ERROR(pipeline_->Run(

@@ -145,6 +145,7 @@ absl::StatusOr<std::unique_ptr<TrainBench>> TrainBench::Create(const std::string
 absl::StatusOr<std::unique_ptr<BatchReader>> TrainBench::NewReader(uint32_t pass) const {
   BatchReaderOptions reading;
   reading.batch_rows = plan_.job.data().batch();
+  reading.pool = pool_;
   reading.shuffle = true;
   reading.seed = 1;
   return BatchReader::Create(source_.get(), &model_->compiler(), reading, {pass, 0, 0});
