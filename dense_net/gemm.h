@@ -5,8 +5,8 @@
 // from zero. Blocking stores and reloads the chain and never splits it. So an
 // element's bits depend on its row of A, its column of B and the instruction
 // set, and on neither the number of rows, its place among them, nor packing.
-// Zeros of A may be left out (gemm_skip.h): that changes no bit but the sign of a zero, and
-// hides values of B that are not finite behind them.
+// Zeros of A or B may be left out (gemm_skip.h): that changes no bit but the sign of a zero, and
+// hides values of the other that are not finite behind them.
 #pragma once
 
 #include <cstdint>

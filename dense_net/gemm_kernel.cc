@@ -141,10 +141,17 @@ void Strip(int m, int n, int k0, int depth, const float* a, int64_t stride, cons
   }
 }
 
-void Multiply(int m, int n, int k, const GemmA& a, const GemmB& b, GemmStart start,
+void Multiply(int m, int n, int k, const GemmA& whole, const GemmB& b, GemmStart start,
               const float* bias, float* c) {
+  GemmA a = whole;
 #ifdef __AVX2__
   if (WorthSkipping(m, n, k, a)) return MultiplySkipping(m, n, k, a, b, start, bias, c);
+  if (start == GemmStart::kAdd && WorthSkippingB(m, n, k, a, b)) {
+    const int done = AddSkippingB(m, n, k, a, b, c);
+    a.data += done * a.row_stride;
+    c += static_cast<int64_t>(done) * n;
+    m -= done;
+  }
 #endif
   const bool down = a.row_stride == 1 && a.col_stride != 1;
   alignas(64) float packed[kStrip * kDepth];

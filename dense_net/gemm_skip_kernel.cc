@@ -17,9 +17,9 @@ constexpr int kVectors = kGemmPanel / kLanes;  // Of a panel.
 // Panels at a time: chains enough to hide a multiply-add's latency, with kDepth of k about what L1
 // holds.
 constexpr int kPanelsMax = kLanes == 16 ? 9 : 6;
-constexpr int kDepth = 64;     // A mask's bits.
-constexpr int kRows = 256;     // Of A at a time: they and their part of C stay in L2.
-constexpr int kZerosMin = 30;  // Per cent.
+constexpr int kDepth = 64;  // A mask's bits.
+constexpr int kRows = 256;  // Of A at a time: they and their part of C stay in L2.
+constexpr int kZerosMin = 30, kZerosMinB = 40;                              // Per cent.
 constexpr int kColumnsMin = 4 * kGemmPanel, kDepthMin = 32, kRowsMin = 24;  // Else not worth it.
 
 inline int Least(int a, int b) { return a < b ? a : b; }
@@ -38,16 +38,14 @@ inline uint64_t NonZeros(__m256 x) {
       _mm256_movemask_ps(_mm256_cmp_ps(x, _mm256_setzero_ps(), _CMP_NEQ_UQ)));
 }
 
-void MaskRows(int m, int k, const float* a, int64_t stride, MaskedRows* rows) {
-  rows->data = a;
-  rows->stride = stride;
+void MaskRows(int m, int k, const float* a, int64_t stride, uint64_t* masks) {
   for (int r = 0; r < m; ++r) {
     const float* row = a + r * stride;
     uint64_t mask = 0;
     int p = 0;
     for (; p + 8 <= k; p += 8) mask |= NonZeros(_mm256_loadu_ps(row + p)) << p;
     for (; p < k; ++p) mask |= static_cast<uint64_t>(row[p] != 0) << p;
-    rows->masks[r] = mask;
+    masks[r] = mask;
   }
 }
 
@@ -66,6 +64,25 @@ inline void Transpose(__m256 (&x)[8]) {
   for (int i = 0; i < 4; ++i) {
     x[i] = _mm256_permute2f128_ps(fours[i], fours[i + 4], 0x20);
     x[i + 4] = _mm256_permute2f128_ps(fours[i], fours[i + 4], 0x31);
+  }
+}
+
+// to(j, i) = from(i, j), each with adjacent columns.
+void TransposeTo(int m, int n, const float* from, int64_t stride, float* to, int64_t to_stride) {
+  for (int i = 0; i < m; i += 8) {
+    for (int j = 0; j < n; j += 8) {
+      const float* a = from + i * stride + j;
+      float* out = to + j * to_stride + i;
+      if (m - i < 8 || n - j < 8) {
+        for (int r = 0; r < Least(8, m - i); ++r)
+          for (int c = 0; c < Least(8, n - j); ++c) out[c * to_stride + r] = a[r * stride + c];
+        continue;
+      }
+      __m256 x[8];
+      for (int r = 0; r < 8; ++r) x[r] = _mm256_loadu_ps(a + r * stride);
+      Transpose(x);
+      for (int r = 0; r < 8; ++r) _mm256_storeu_ps(out + r * to_stride, x[r]);
+    }
   }
 }
 
@@ -92,6 +109,22 @@ void TurnColumns(int m, int k, const float* a, int64_t stride, MaskedRows* rows)
       rows->turned[r * kDepth + p] = x;
       rows->masks[r] |= static_cast<uint64_t>(x != 0) << p;
     }
+  }
+}
+
+// Columns [first, first + m) of B, `first` a multiple of a panel, as rows.
+void MaskColumns(int m, int k, int n, const GemmB& b, int k0, int first, MaskedRows* rows) {
+  rows->data = rows->turned;
+  rows->stride = kDepth;
+  for (int j = 0; j < m; j += kGemmPanel) {
+    const int panel = (first + j) / kGemmPanel;
+    const bool whole = panel < n / kGemmPanel;
+    const int64_t stride = whole ? b.row_stride : kGemmPanel;
+    const float* from = (whole ? b.data + panel * b.panel_stride : b.last) + k0 * stride;
+    const int columns = Least(kGemmPanel, m - j);
+    float* to = rows->turned + j * kDepth;
+    TransposeTo(k, columns, from, stride, to, kDepth);
+    MaskRows(columns, k, to, kDepth, rows->masks + j);
   }
 }
 
@@ -198,8 +231,13 @@ void MultiplySkipping(int m, int n, int k, const GemmA& a, const GemmB& b, GemmS
     for (int k0 = 0; k0 < k; k0 += kDepth) {
       const int depth = Least(kDepth, k - k0);
       const float* from = a.data + i * a.row_stride + k0 * a.col_stride;
-      DownColumns(a) ? TurnColumns(count, depth, from, a.col_stride, &rows)
-                     : MaskRows(count, depth, from, a.row_stride, &rows);
+      if (DownColumns(a)) {
+        TurnColumns(count, depth, from, a.col_stride, &rows);
+      } else {
+        rows.data = from;
+        rows.stride = a.row_stride;
+        MaskRows(count, depth, from, a.row_stride, rows.masks);
+      }
       for (int turn = 0; turn < turns; ++turn) {
         const int begin = panels * turn / turns, end = panels * (turn + 1) / turns;
         const int column = begin * kGemmPanel;
@@ -213,6 +251,56 @@ void MultiplySkipping(int m, int n, int k, const GemmA& a, const GemmB& b, GemmS
       }
     }
   }
+}
+
+bool WorthSkippingB(int m, int n, int k, const GemmA& a, const GemmB& b) {
+  constexpr int kOneIn = 16, kDeep = 2 * kDepth;  // Less would not pay for turning C around.
+  if (!DownColumns(a) || m < kColumnsMin || n < kRowsMin || k < kDeep) return false;
+  int64_t seen = 0, zeros = 0;
+  for (int p = kOneIn / 2; p < k; p += kOneIn) {
+    for (int j = 0; j + kGemmPanel <= n; j += kGemmPanel) {
+      const float* row = b.data + j / kGemmPanel * b.panel_stride + p * b.row_stride;
+      for (int v = 0; v < kGemmPanel; v += 8)
+        zeros += 8 - __builtin_popcountll(NonZeros(_mm256_loadu_ps(row + v)));
+      seen += kGemmPanel;
+    }
+  }
+  return zeros * 100 >= seen * kZerosMinB;
+}
+
+// As the product of the transposed, C' += B' A': rows of B' are masked, some columns of A' at a
+// time are the block, and their part of C is turned around, added to, and turned back.
+int AddSkippingB(int m, int n, int k, const GemmA& a, const GemmB& b, float* c) {
+  constexpr int kChunks = 4, kWide = kPanelsMax * kGemmPanel;
+  MaskedRows rows[kChunks];
+  alignas(64) float part[kRows * kWide];
+  Block block;
+  const int panels = m / kGemmPanel;
+  const int turns = (panels + kPanelsMax - 1) / kPanelsMax;
+  const GemmB view{a.data, kGemmPanel, a.col_stride, nullptr};
+  for (int k1 = 0; k1 < k; k1 += kChunks * kDepth) {
+    const int chunks = Least(kChunks, (k - k1 + kDepth - 1) / kDepth);
+    for (int j = 0; j < n; j += kRows) {
+      const int count = Least(kRows, n - j);
+      for (int i = 0; i < chunks; ++i) {
+        const int k0 = k1 + i * kDepth;
+        MaskColumns(count, Least(kDepth, k - k0), n, b, k0, j, &rows[i]);
+      }
+      for (int turn = 0; turn < turns; ++turn) {
+        const int begin = panels * turn / turns, end = panels * (turn + 1) / turns;
+        const int wide = (end - begin) * kGemmPanel;
+        float* const to = c + static_cast<int64_t>(begin) * kGemmPanel * n + j;
+        TransposeTo(wide, count, to, n, part, kWide);
+        for (int i = 0; i < chunks; ++i) {
+          const int k0 = k1 + i * kDepth;
+          block.Copy(view, m, k0, Least(kDepth, k - k0), begin, end - begin);
+          RowsOf(end - begin, count, kGemmPanel, rows[i], block.data, {part, kWide, part, kWide});
+        }
+        TransposeTo(count, wide, part, kWide, to, n);
+      }
+    }
+  }
+  return panels * kGemmPanel;
 }
 
 }  // namespace STARLING_ISA
