@@ -27,14 +27,18 @@ struct StripeParts {
   }
   // Where each stripe's ids end, of ids in the order of stripes; else false.
   static bool FindEnds(std::span<const uint64_t> ids, int shift, std::vector<uint32_t>* ends) {
+    constexpr size_t kBlock = 64;
     uint32_t last = 0;
-    for (uint32_t p = 0; p < ids.size(); ++p) {
-      const uint32_t s = BucketOf(ids[p]) >> shift;
-      if (s == last) [[likely]]
-        continue;
-      if (s < last) return false;
-      std::fill(ends->begin() + last, ends->begin() + s, p);
-      last = s;
+    for (size_t begin = 0; begin < ids.size(); begin += kBlock) {
+      const size_t end = std::min(ids.size(), begin + kBlock);
+      uint32_t others = 0;  // A block of one stripe, as most are, without a branch an id.
+      for (size_t p = begin; p < end; ++p) others |= (BucketOf(ids[p]) >> shift) ^ last;
+      for (size_t p = begin; others != 0 && p < end; ++p) {
+        const uint32_t s = BucketOf(ids[p]) >> shift;
+        if (s < last) return false;
+        std::fill(ends->begin() + last, ends->begin() + s, static_cast<uint32_t>(p));
+        last = s;
+      }
     }
     std::fill(ends->begin() + last, ends->end(), static_cast<uint32_t>(ids.size()));
     return true;
