@@ -5,8 +5,9 @@
 // Reading runs ahead on the reader's own threads, and compiling on the pool's where there
 // are some, as its side work; one thread asks the tiers for the rows of the next batches
 // (Prefetch moves rows, it never reads values); the caller's thread pulls, computes on the
-// pool, and pushes. Copying is for replicas on devices of their own (dense_net/replicas.h, copy_stage.h); the
-// default device is the host, which computes with what was pulled where it stands.
+// pool, and pushes. Copying is for replicas on devices of their own (dense_net/replicas.h,
+// copy_stage.h); the default device is the host, which computes with what was pulled where it
+// stands.
 //
 // Staleness. The pull of step n is sent only when every push of a step before
 // n - staleness is done: 0 means a pull sees every earlier push. A local client is
