@@ -95,8 +95,6 @@ class ColdTier {
                                     uint64_t from_id = 0, uint32_t from_bucket = 0) const;
 
   ColdStats stats() const;
-  // Nothing was ever written: it holds no row.
-  bool empty() const { return db() == nullptr; }
 
  private:
   struct Db;

@@ -106,7 +106,7 @@ class EmbeddingTableImpl : public EmbeddingTable {
   }
 
   void Prefetch(std::span<const uint64_t> ids) override {
-    if (core_->cold == nullptr || core_->cold->empty()) return;
+    if (core_->cold == nullptr) return;
     // An error shows again, and is returned, when the rows are asked for.
     Call({.kind = TableCall::kPrefetch, .ids = ids}).IgnoreError();
   }
