@@ -86,6 +86,8 @@ TEST(ThreadPoolTest, EveryPieceOfSideWorkIsDone) {
     }
     pieces.Await(20000);
     pool.Remove(&pieces);
+    EXPECT_EQ(pieces.inside(), 0);
+    EXPECT_FALSE(pieces.RunSome()) << "a piece was done twice, so that another was left";
   }
 }
 
