@@ -158,7 +158,7 @@ class Reader : public BatchReader, private SideWork {
     NameThread(absl::StrCat("reader ", number));
     mu_.Lock();
     while (!stop_) {
-      if ((pool_ == nullptr || starved_) && CanCompile()) {
+      if ((pool_ == nullptr || Behind()) && CanCompile()) {
         CompileOne();
       } else if (CanLoad()) {
         LoadOne();
@@ -180,8 +180,16 @@ class Reader : public BatchReader, private SideWork {
     return true;
   }
 
+  // The consumer is about to wait: every thread compiles.
+  bool Behind() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return 2 * static_cast<int>(queue_.size()) < options_.queue_max;
+  }
+
   // There is room for one more batch.
-  void WakeOne() { pool_ != nullptr ? pool_->NotifySideWork() : work_.Signal(); }
+  void WakeOne() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (pool_ != nullptr) pool_->NotifySideWork();
+    if (pool_ == nullptr || Behind()) work_.Signal();
+  }
   // There may be something to do for any background thread, or the end of it all.
   void WakeAll() {
     work_.SignalAll();
@@ -299,10 +307,8 @@ class Reader : public BatchReader, private SideWork {
   std::unique_ptr<Item> Take() {
     absl::MutexLock lock(&mu_);
     while (queue_.empty() ? claim_.ordinal < order_.size() : !queue_.front()->ready) {
-      if (!std::exchange(starved_, true) && pool_ != nullptr) work_.SignalAll();
       ready_.Wait(&mu_);
     }
-    starved_ = false;
     if (queue_.empty()) return nullptr;
     NoteQueue(Stage::kPrefetch, static_cast<int>(queue_.size()), options_.queue_max);
     std::unique_ptr<Item> item = std::move(queue_.front());
@@ -334,7 +340,6 @@ class Reader : public BatchReader, private SideWork {
   absl::CondVar ready_;  // or to take for the consumer. Apart: waking a thread costs.
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
   int compiling_ ABSL_GUARDED_BY(mu_) = 0;        // Threads of the pool that do.
-  bool starved_ ABSL_GUARDED_BY(mu_) = false;     // The consumer waits: every thread compiles.
   bool failed_ ABSL_GUARDED_BY(mu_) = false;      // Some item in the queue holds an error.
   ReaderPosition position_ ABSL_GUARDED_BY(mu_);  // After the batch delivered last.
   ReaderPosition claim_ ABSL_GUARDED_BY(mu_);     // The next batch to compile.
