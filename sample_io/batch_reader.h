@@ -36,8 +36,7 @@ struct BatchReaderOptions {
   uint64_t seed = 0;
   int threads = 1;  // That read and compile; order does not depend on it.
   // Outlives the reader. If it has threads of its own, up to `threads` of these compile, as side
-  // work, and the reader's only read, unless less than half of the
-  // queue is taken.
+  // work, and the reader's read; they compile too while less than half of the queue is taken.
   ThreadPool* pool = nullptr;
   int queue_max = 4;  // Batches read ahead of the consumer.
   bool with_labels = true;
